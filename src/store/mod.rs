@@ -15,6 +15,7 @@
 //! | `copy`, `backup` | a copy of the database |
 //! | `change` | a change, as documents state it and `tx` applies it |
 //! | `ids` | the ids of rows, one type a table |
+//! | `named` | which resources a list names |
 //! | `error` | errors of the store |
 //! | `arrival` | a delivery that waits to be received |
 //! | `feed_readers` | where readers of the feed continue, until it is stored |
@@ -53,6 +54,7 @@ mod feed_readers;
 mod folder;
 mod gap_history;
 mod ids;
+mod named;
 mod observer;
 mod process_start;
 mod query_threads;
@@ -87,6 +89,7 @@ use feed_readers::FeedReaders;
 pub use gap_history::ClosedGap;
 use gap_history::GapHistory;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
+pub use named::NamedSoFar;
 pub use observer::{Observer, Step};
 use process_start::begin_process;
 use query_threads::{Lane, QueryThreads};
@@ -110,7 +113,7 @@ pub use tables::feed::FeedEntry;
 pub use tables::followed_source::SourceLocation;
 pub use tables::forgotten::{ForgottenResource, SetTotals};
 pub use tables::inbox::{Delivery, DeliveryOutcome, ProcessedDelivery};
-pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};
+pub use tables::part::{PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
 pub use tables::relation::RelationKind;
 pub use tables::resource::audit::KnownFile;
 pub use tables::resource::{Publication, ResourceView, StoredVersion};
@@ -128,11 +131,12 @@ pub use tx::adopt::Adoption;
 pub use tx::approve::{DecisionResult, DeletionDecision};
 pub use tx::compact_feed::FeedCompaction;
 pub use tx::complete::TaskResult;
+pub use tx::delete_absent::Absence;
 pub use tx::deletion_guard::DeletionRules;
 pub use tx::forget::FilesOfForgotten;
 pub use tx::hooks::HookBegin;
 pub use tx::ingest::{BatchResult, ChangeBatch, DocumentEnd};
-pub use tx::ingest_listed::{ListProgress, PartEnd, PartStep};
+pub use tx::ingest_listed::{ListProgress, PartStep};
 pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use tx::versions::{DueVersions, VersionResult};

@@ -287,13 +287,17 @@ impl World {
             origin: Origin::ResourceList,
             at: at(time),
             checks: None,
+            named: NamedSoFar::default(),
         };
         self.store.begin_list(set).await.unwrap();
-        let listed = self.store.ingest_listed(&list, self.now, entries);
+        let listed = self
+            .store
+            .ingest_listed(&list, self.now, entries, &NamedSoFar::default());
         let mut sum = listed.done().await.unwrap();
+        let mut absence = Absence::new(true, None);
         while let Some(absent) = self
             .store
-            .delete_absent(&list, self.now, 1, |_| true)
+            .delete_absent(&list, self.now, &mut absence, |_| true)
             .await
             .unwrap()
         {

@@ -196,6 +196,9 @@ async fn lost_notification_of_a_moment_is_no_warning_and_a_wrong_clock_is_logged
     let file = fs::File::create(&path).unwrap();
     let daemon = Running::start(command(&home.config).env("RUST_LOG", "info").stderr(file));
     home.settled(&source).await;
+    // What is lost begins with this one: what happened before may have taken long.
+    source.create(SET, "first.txt", "announced");
+    source.notify_and_publish(SET).await.unwrap();
     source.create(SET, "lost.txt", "not announced");
     let lost = source.notify(SET);
     source.create(SET, "next.txt", "announced");

@@ -14,7 +14,7 @@ use super::packages::PackageEntry;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::store::{DumpProgress, Origin};
+use crate::store::{DumpProgress, NamedSoFar, Origin};
 
 impl SetState {
     /// Begins the baseline with a package.
@@ -36,9 +36,10 @@ impl SetState {
         };
         let resumed = self.context.store.begin_dump(set, progress).await?;
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, resumed, "reading dump");
-        let list = self.list_progress(Origin::ResourceDump, at);
+        let named = NamedSoFar::default();
+        let list = self.list_progress(Origin::ResourceDump, at, &named);
         let entries = EntrySource::Package(opened);
-        let result = ingest_listed(&self.context, &list, entries).await?;
+        let result = ingest_listed(&self.context, &list, entries, &named).await?;
         self.found += result.tasks;
         self.packages.end(&package, &summary, Some(file)).await?;
         let names_any = summary.entries > 0;

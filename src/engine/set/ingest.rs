@@ -21,7 +21,8 @@ use crate::engine::context::SourceContext;
 use crate::engine::contradictions::report_contradictions;
 use crate::engine::documents::SummarizedDocument;
 use crate::store::{
-    BatchResult, ChangeBatch, DocumentEnd, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
+    BatchResult, ChangeBatch, DocumentEnd, ListProgress, NamedSoFar, Origin, PartEnd, PartStep,
+    SetId, Writing,
 };
 
 /// How the entries of a document that states changes are ingested.
@@ -114,6 +115,7 @@ pub(super) async fn ingest_part(
         uri: uri.clone(),
         begins: true,
         end: None,
+        named: NamedSoFar::default(),
     };
     let mut end = Some(end);
     let mut sum = BatchResult::default();
@@ -154,11 +156,12 @@ async fn done(writing: Option<Writing<BatchResult>>) -> Result<BatchResult, Engi
     }
 }
 
-/// Ingests the entries of a manifest of a Resource Dump.
+/// Ingests the entries of a manifest of a Resource Dump. `named`: what it has named so far.
 pub(super) async fn ingest_listed(
     context: &Arc<SourceContext>,
     list: &ListProgress,
     entries: EntrySource,
+    named: &NamedSoFar,
 ) -> Result<BatchResult, EngineError> {
     let mut offering = Offering::of(context, &entries, list.origin);
     let mut batches = EntryBatches::of_list(context, entries);
@@ -167,7 +170,7 @@ pub(super) async fn ingest_listed(
         while let Some(batch) = batches.next().await? {
             let changes = offering.offer(batch.changes);
             let store = &context.store;
-            let writing = store.ingest_listed(list, clock::now().wall, changes);
+            let writing = store.ingest_listed(list, clock::now().wall, changes, named);
             sum.add(writing.done().await?);
             // Of a resource that is in the manifest twice the later entry replaces the task of the earlier one, as within a batch.
             offering.wait_for_earlier_tasks().await?;

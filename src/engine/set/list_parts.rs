@@ -13,12 +13,13 @@ use super::fetch_ahead::FetchAhead;
 use super::ingest::ingest_part;
 use super::notices::clear_unfollowed;
 use super::polled_document::{ChangedDocument, poll_early_document};
-use super::snapshot::SnapshotReading;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DeadParts, DocumentWalk, PartFailures};
-use crate::store::{ListProgress, Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
+use crate::store::{
+    ListProgress, NamedSoFar, Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart,
+};
 
 /// How many unchanged parts are committed in one transaction.
 const UNCHANGED_A_STEP: usize = 256;
@@ -44,6 +45,8 @@ pub(super) struct SnapshotParts {
     failures: PartFailures,
     /// Whether any resource is named.
     pub(super) names_any: bool,
+    /// The resources that are named so far.
+    pub(super) names: NamedSoFar,
     /// Whether this reading leaves parts out.
     pub(super) leaves_out: bool,
     /// Whether any part was left out: its index states that nothing in it is selected.
@@ -96,12 +99,12 @@ impl PageTimes {
 }
 
 impl SetState {
-    /// Begins to ingest a Resource List.
+    /// Begins to ingest a Resource List. `skips_unchanged`: unchanged parts are not read again.
     pub(super) async fn begin_resource_list(
         &mut self,
         uri: &Url,
         changed: &ChangedDocument,
-        reading: SnapshotReading,
+        skips_unchanged: bool,
     ) -> Result<(), EngineError> {
         let (set, summary) = (self.record.id, &changed.read.summary);
         if self.record.is_implied() {
@@ -116,7 +119,7 @@ impl SetState {
             &self.context.store,
             self.context.source.filter.fingerprint(),
         );
-        let trusted = reading.skips_unchanged.then_some(filter);
+        let trusted = skips_unchanged.then_some(filter);
         store.begin_parts(set, uri, trusted).await?;
         self.has_begun_parts = true;
         store.begin_list(set).await?;
@@ -190,8 +193,6 @@ impl SetState {
         // The time of an index is that of all its parts, that of a page only its own.
         parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
         if !is_dump {
-            let store = &self.context.store;
-            parts.names_any |= store.unchanged_parts_name_resources(self.record.id).await?;
             parts.are_misdated = self.note_misdated_parts().await?;
             parts.may_change_unseen |= parts.are_misdated;
         }
@@ -391,7 +392,7 @@ impl SetState {
         };
         let list = ListProgress {
             checks: is_new.then(|| self.check_rules()),
-            ..self.list_progress(Origin::ResourceList, at)
+            ..self.list_progress(Origin::ResourceList, at, &parts.names)
         };
         let result = ingest_part(&self.context, &list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
@@ -412,7 +413,8 @@ impl SetState {
     async fn commit_unchanged(&self, parts: &mut SnapshotParts) -> Result<(), EngineError> {
         let unchanged = std::mem::take(&mut parts.unchanged);
         if !unchanged.is_empty() {
-            self.context.store.mark_parts_unchanged(unchanged).await?;
+            let store = &self.context.store;
+            store.mark_parts_unchanged(unchanged, &parts.names).await?;
         }
         Ok(())
     }
@@ -460,6 +462,7 @@ impl SnapshotParts {
 
     fn add_unchanged(&mut self, part: &Part, asked: Option<PartEvidence>) {
         self.has_read = true;
+        self.names_any |= part.names_any;
         self.absence.bad_entries += part.bad_entries;
         self.unchanged.push(UnchangedPart {
             id: part.id,

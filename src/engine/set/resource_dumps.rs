@@ -15,7 +15,7 @@ use super::remembered::UnreadDump;
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DocumentWalk, Entries, SummarizedDocument};
-use crate::store::{DumpProgress, Origin, PackageRecord};
+use crate::store::{DumpProgress, NamedSoFar, Origin, PackageRecord};
 
 impl SetState {
     /// Ingests a Resource Dump of that time.
@@ -98,14 +98,16 @@ impl SetState {
         while let Some(entry) = packages.next().await? {
             let package = PackageEntry::of(entry);
             let (uri, version) = (package.uri.to_string(), package.version());
-            let known = store.package(set, &uri).await?;
-            if let Some(known) = known.filter(|known| known.version == version) {
+            let known = store.package(set, &uri, &version, &parts.names);
+            if let Some(known) = known.await? {
                 parts.absence.has_unproven_manifest |= !known.proves;
                 // It was read before an interruption, and few dumps have empty packages.
                 parts.names_any = true;
                 continue;
             }
-            let proves = match self.ingest_package(&package, at, parts).await {
+            let named = NamedSoFar::default();
+            let ingesting = self.ingest_package(&package, at, parts, &named);
+            let proves = match ingesting.await {
                 Ok(proves) => proves,
                 Err(error) => match parts.fail(error) {
                     Ok(()) => continue,
@@ -121,7 +123,7 @@ impl SetState {
                 version,
                 proves,
             };
-            store.end_package(set, record).await?;
+            store.end_package(set, record, &named).await?;
         }
         undamaged
     }
@@ -133,12 +135,13 @@ impl SetState {
         package: &PackageEntry,
         at: SourceTime,
         parts: &mut SnapshotParts,
+        named: &NamedSoFar,
     ) -> Result<bool, EngineError> {
         let (entries, summary, file) = self.open_manifest(package, Some(at)).await?;
         parts.names_any |= summary.entries > 0;
         parts.entries += summary.entries;
-        let list = self.list_progress(Origin::ResourceDump, at);
-        let result = ingest_listed(&self.context, &list, entries).await?;
+        let list = self.list_progress(Origin::ResourceDump, at, &parts.names);
+        let result = ingest_listed(&self.context, &list, entries, named).await?;
         self.found += result.tasks;
         self.packages.end(package, &summary, file).await?;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);

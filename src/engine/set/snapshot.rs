@@ -15,7 +15,9 @@ use crate::engine::contradictions::report_contradictions;
 use crate::engine::documents::Alternatives;
 use crate::engine::read_facts::ReadList;
 use crate::status::StatusError;
-use crate::store::{BaselineState, ChangeBatch, DocumentRecord, Origin};
+use crate::store::{
+    Absence, BaselineState, ChangeBatch, DocumentRecord, ListProgress, NamedSoFar, Origin,
+};
 
 /// The code of the notice of [`AbsenceProof::Unstated`].
 pub(super) const UNSTATED: &str = "unstated-capability";
@@ -59,10 +61,10 @@ pub(super) fn absence_notice(proof: AbsenceProof, document: &str) -> Option<Stat
 }
 
 /// One reading of a Resource List or Resource Dump, of perhaps several.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SnapshotReading {
-    /// Whether the reading before this one was whole, too: what neither of them names is absent.
-    is_second: bool,
+    /// What the reading before this one has named, if that was whole, too: what neither of them names is absent.
+    named_before: Option<NamedSoFar>,
     /// Whether unchanged parts are not read again.
     pub(super) skips_unchanged: bool,
     /// Whether parts are not read that the index rules out.
@@ -118,12 +120,12 @@ impl SetState {
         let mut changed = poll_document(&self.context, set, uri, reads_anew).await?;
         // Parts that were read since the start of this process are not read again while others keep the list from being complete.
         let mut reading = SnapshotReading {
-            is_second: false,
+            named_before: None,
             leaves_out: true,
             skips_unchanged: !unconditional || self.has_begun_parts,
         };
         while let Some(document) = changed {
-            let ingesting = self.ingest_snapshot(capability, uri, document, reading);
+            let ingesting = self.ingest_snapshot(capability, uri, document, &reading);
             match ingesting.await? {
                 Some(next) => reading = next,
                 None => break,
@@ -140,7 +142,7 @@ impl SetState {
         capability: &Capability,
         uri: &Url,
         changed: ChangedDocument,
-        reading: SnapshotReading,
+        reading: &SnapshotReading,
     ) -> Result<Option<SnapshotReading>, EngineError> {
         let (set, is_dump) = (self.record.id, *capability == Capability::ResourceDump);
         let (name, origin) = if is_dump {
@@ -178,7 +180,8 @@ impl SetState {
             self.ingest_resource_dump(uri, changed, first_at, &mut parts)
                 .await?;
         } else {
-            self.begin_resource_list(uri, &changed, reading).await?;
+            self.begin_resource_list(uri, &changed, reading.skips_unchanged)
+                .await?;
             // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
             if self.record.has_only_list() && stated.is_none() {
                 entries_at = SourceTime::MAX;
@@ -203,35 +206,33 @@ impl SetState {
         let store = &self.context.store;
         let is_proof = proof.is_complete();
         let may_have_moved = pages.is_some_and(|pages| !pages.are_one);
-        let mut again = SnapshotReading {
-            is_second: false,
-            skips_unchanged: false,
-            ..reading
-        };
+        let list = self.list_progress(origin, at, &parts.names);
         // What seems absent may be named by a part that was left out. Where there are no others, nothing would show that the selection has
         // changed.
         if parts.has_left_out
-            && (!parts.has_read || (is_proof && store.has_absent_resources(set).await?))
+            && (!parts.has_read || (is_proof && store.has_absent_resources(&list).await?))
         {
-            // Those that were read now are complete.
-            (again.leaves_out, again.skips_unchanged) = (false, true);
-            return Ok(Some(again));
+            return Ok(Some(SnapshotReading {
+                named_before: None,
+                leaves_out: false,
+                // Those that were read now are complete.
+                skips_unchanged: true,
+            }));
         }
-        if is_proof {
-            if !is_dump && store.has_uncertain_resources(set).await? {
-                return Ok(Some(again));
-            }
-            let is_confirmed = !may_have_moved || reading.is_second;
-            if !is_confirmed && store.has_absent_resources(set).await? {
-                // What a skipped page names was named at another time: two whole readings decide.
-                again.is_second = !reading.skips_unchanged;
-                return Ok(Some(again));
-            }
-            let readings = if may_have_moved { 2 } else { 1 };
-            self.delete_absent(origin, at, readings).await?;
+        let named_before = reading.named_before.clone().filter(|_| may_have_moved);
+        let is_confirmed = !may_have_moved || named_before.is_some();
+        if is_proof && !is_confirmed && store.has_absent_resources(&list).await? {
+            // What a skipped page names was named at another time: two whole readings decide.
+            return Ok(Some(SnapshotReading {
+                named_before: (!reading.skips_unchanged).then_some(parts.names),
+                leaves_out: reading.leaves_out,
+                skips_unchanged: false,
+            }));
         }
+        self.delete_absent(&list, Absence::new(is_proof, named_before))
+            .await?;
         self.note_proof(proof, name);
-        let shown = if is_proof && may_have_moved && !reading.is_second {
+        let shown = if is_proof && !is_confirmed {
             AbsenceProof::MovingPages
         } else {
             proof
@@ -295,21 +296,18 @@ impl SetState {
         Ok(())
     }
 
-    /// Plans the deletion of resources of the set that none of the last `readings` complete readings, this one included, has named.
-    /// Those that the filter excludes stay.
-    pub(super) async fn delete_absent(
+    /// Ends what a list has listed before and does not name, and plans the deletion of it if that is proven. What the filter excludes stays.
+    async fn delete_absent(
         &self,
-        origin: Origin,
-        at: SourceTime,
-        readings: u32,
+        list: &ListProgress,
+        mut absence: Absence,
     ) -> Result<(), EngineError> {
-        let list = self.list_progress(origin, at);
         let mut contradicted = 0;
         loop {
             let filter = self.context.source.filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
             let (store, now) = (&self.context.store, clock::now().wall);
-            let step = store.delete_absent(&list, now, readings, wants);
+            let step = store.delete_absent(list, now, &mut absence, wants);
             match step.await? {
                 Some(step) => {
                     self.context.counters.step();

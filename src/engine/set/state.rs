@@ -25,7 +25,7 @@ use crate::engine::oddities::MAX_UNREAD;
 use crate::status::StatusError;
 use crate::store::{
     BaselineState, BatchResult, Change, ChangeBatch, ChannelId, ChannelRecord, DeletionRules,
-    DocumentEnd, DocumentRecord, ListProgress, Origin, ProcessedDelivery, SetRecord,
+    DocumentEnd, DocumentRecord, ListProgress, NamedSoFar, Origin, ProcessedDelivery, SetRecord,
 };
 
 /// What of the inbox is being processed: a panic then is due to it.
@@ -253,13 +253,20 @@ impl SetState {
     }
 
     /// The progress of a Resource List or Resource Dump of that time.
-    pub(super) fn list_progress(&self, origin: Origin, at: SourceTime) -> ListProgress {
+    /// A reading of a Resource List or Resource Dump, as far as it has come.
+    pub(super) fn list_progress(
+        &self,
+        origin: Origin,
+        at: SourceTime,
+        named: &NamedSoFar,
+    ) -> ListProgress {
         ListProgress {
             set: self.record.id,
             source: self.context.name().to_owned(),
             origin,
             at,
             checks: None,
+            named: named.clone(),
         }
     }
 

@@ -11,7 +11,6 @@ use crate::store::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::identity::Identity;
 use crate::store::tables::mirrored_path;
-use crate::store::tables::part::LINKED;
 use crate::store::tables::resource::audit::PathOwners;
 use crate::store::tables::values::{
     Column, Count, LinkList, column, content_info, content_info_of,
@@ -245,13 +244,12 @@ fn drop_unselected(
 
 /// Removes the tasks of what only links name, of resources that are not expected: a reading ends links with what it applies.
 fn drop_unnamed(sql: &Connection) -> Result<()> {
-    let drop_next = format!(
+    let drop_next =
         "DELETE FROM main.task WHERE kind <> 'deleted' AND resource_id IN (SELECT resource_id FROM main.linked) AND NOT EXISTS (
-             SELECT 1 FROM main.member WHERE member.resource_id = task.resource_id AND member.part IS NOT {LINKED})
+             SELECT 1 FROM main.member WHERE member.resource_id = task.resource_id AND member.named_by <> 2)
          AND NOT EXISTS (SELECT 1 FROM main.linked JOIN main.task AS owner ON owner.resource_id = linked.owner_id
-                         WHERE linked.resource_id = task.resource_id AND owner.kind <> 'deleted')"
-    );
-    while sql.execute(&drop_next, [])? > 0 {}
+                         WHERE linked.resource_id = task.resource_id AND owner.kind <> 'deleted')";
+    while sql.execute(drop_next, [])? > 0 {}
     Ok(())
 }
 

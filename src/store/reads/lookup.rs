@@ -9,6 +9,7 @@ use url::Url;
 use crate::clock;
 use crate::store::gap_history::ClosedGap;
 use crate::store::ids::{ChannelId, ResourceId, SetId};
+use crate::store::named::NamedSoFar;
 use crate::store::query_threads::Lane;
 use crate::store::tables::channel::{self, ChannelRecord};
 use crate::store::tables::document::{self, DocumentRecord};
@@ -195,15 +196,24 @@ impl Store {
         self.read(move |sql| Ok(dump::in_progress(sql, set)?)).await
     }
 
-    /// A package of the current Resource Dump, if it was read completely.
+    /// A package of the current Resource Dump, if it was read completely in that version: what it names is named again.
     pub async fn package(
         self: &Arc<Self>,
         set: SetId,
         uri: &str,
+        version: &str,
+        named: &NamedSoFar,
     ) -> Result<Option<PackageRecord>, StoreError> {
-        let uri = uri.to_owned();
-        self.read(move |sql| Ok(dump_package::get(sql, set, &uri)?))
-            .await
+        let (uri, version, named) = (uri.to_owned(), version.to_owned(), named.clone());
+        self.read(move |sql| {
+            let known = dump_package::get(sql, set, &uri)?;
+            let known = known.filter(|(record, _)| record.version == version);
+            Ok(known.map(|(record, names)| {
+                named.add(&names);
+                record
+            }))
+        })
+        .await
     }
 
     /// The names of the package files that any set of a Source needs.

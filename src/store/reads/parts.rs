@@ -8,7 +8,6 @@ use url::Url;
 
 use crate::store::ids::SetId;
 use crate::store::tables::part::{self, Part};
-use crate::store::tables::{membership, source_set};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -56,33 +55,5 @@ impl Store {
     pub async fn has_misdated_parts(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
         self.read(move |sql| Ok(part::any_misdated(sql, set)?))
             .await
-    }
-
-    /// Whether a set has resources of which this reading does not show whether they are absent: several parts named them, no part
-    /// that was read does any more, and others were skipped.
-    pub async fn has_uncertain_resources(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
-        self.read(move |sql| Ok(membership::any_uncertain(sql, set)?))
-            .await
-    }
-
-    /// Whether a set has resources that this reading has not named.
-    pub async fn has_absent_resources(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
-        self.read(move |sql| {
-            let generation = source_set::generation(sql, set)?;
-            Ok(membership::any_absent(sql, set, generation)?)
-        })
-        .await
-    }
-
-    /// Whether any resource of a set is named by a part that is unchanged in this reading.
-    pub async fn unchanged_parts_name_resources(
-        self: &Arc<Self>,
-        set: SetId,
-    ) -> Result<bool, StoreError> {
-        self.read(move |sql| {
-            let generation = source_set::generation(sql, set)?;
-            Ok(membership::any_in_unchanged_parts(sql, set, generation)?)
-        })
-        .await
     }
 }

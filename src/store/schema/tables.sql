@@ -14,7 +14,6 @@ CREATE TABLE source_set (
     list_at INTEGER,
     read_until INTEGER,
     generation INTEGER NOT NULL DEFAULT 0,
-    absent_until INTEGER NOT NULL DEFAULT 0,
     ended INTEGER NOT NULL DEFAULT 0,
     resources INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL DEFAULT 0,
@@ -59,8 +58,7 @@ CREATE TABLE document (
 ) WITHOUT ROWID;
 
 CREATE TABLE part (
-    -- Numbers never come again: members may name a part that is gone.
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,
     set_id INTEGER NOT NULL REFERENCES source_set (id),
     uri TEXT NOT NULL,
     filter TEXT,
@@ -68,8 +66,8 @@ CREATE TABLE part (
     misdated INTEGER NOT NULL DEFAULT 0,
     stated_at INTEGER,
     asked_at INTEGER,
-    read INTEGER NOT NULL DEFAULT 0,
-    unchanged INTEGER NOT NULL DEFAULT 0,
+    seen INTEGER NOT NULL DEFAULT 0,
+    names BLOB NOT NULL DEFAULT x'',
     bad_entries INTEGER NOT NULL DEFAULT 0,
     page_at INTEGER,
     page_newest INTEGER,
@@ -89,6 +87,7 @@ CREATE TABLE dump_package (
     uri TEXT NOT NULL,
     version TEXT NOT NULL,
     proves INTEGER NOT NULL,
+    names BLOB NOT NULL,
     PRIMARY KEY (set_id, uri)
 ) WITHOUT ROWID;
 
@@ -182,7 +181,8 @@ CREATE TABLE delivered (
 -- Resources, and to what they belong.
 
 CREATE TABLE resource (
-    id INTEGER PRIMARY KEY,
+    -- Numbers never come again: parts and the feed may name a resource that is gone.
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     source TEXT NOT NULL,
     identity TEXT NOT NULL,
     set_id INTEGER NOT NULL REFERENCES source_set (id),
@@ -237,8 +237,8 @@ INSERT INTO resource_limit (id) VALUES (1);
 CREATE TABLE member (
     set_id INTEGER NOT NULL REFERENCES source_set (id),
     resource_id INTEGER NOT NULL REFERENCES resource (id),
-    generation INTEGER NOT NULL,
-    part INTEGER,
+    -- 0: a list, 1: a change, 2: a link, 3: a hub.
+    named_by INTEGER NOT NULL,
     PRIMARY KEY (set_id, resource_id)
 ) WITHOUT ROWID;
 CREATE INDEX member_of ON member (resource_id);

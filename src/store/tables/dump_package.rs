@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use crate::store::ids::SetId;
+use crate::store::named::Named;
 
 /// A package of a Resource Dump that need not be read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,26 +16,43 @@ pub struct PackageRecord {
     pub proves: bool,
 }
 
-pub(crate) fn get(sql: &Connection, set: SetId, uri: &str) -> Result<Option<PackageRecord>> {
+/// A package that was read, and the resources that it names.
+pub(crate) fn get(
+    sql: &Connection,
+    set: SetId,
+    uri: &str,
+) -> Result<Option<(PackageRecord, Named)>> {
     sql.prepare_cached(
-        "SELECT uri, version, proves FROM dump_package WHERE set_id = ?1 AND uri = ?2",
+        "SELECT uri, version, proves, names FROM dump_package WHERE set_id = ?1 AND uri = ?2",
     )?
     .query_row(params![set, uri], |row| {
-        Ok(PackageRecord {
+        let record = PackageRecord {
             uri: row.get(0)?,
             version: row.get(1)?,
             proves: row.get(2)?,
-        })
+        };
+        Ok((record, row.get(3)?))
     })
     .optional()
 }
 
-pub(crate) fn save(sql: &Connection, set: SetId, package: &PackageRecord) -> Result<()> {
+pub(crate) fn save(
+    sql: &Connection,
+    set: SetId,
+    package: &PackageRecord,
+    names: &Named,
+) -> Result<()> {
     sql.prepare_cached(
-        "INSERT INTO dump_package (set_id, uri, version, proves) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (set_id, uri) DO UPDATE SET version = ?3, proves = ?4",
+        "INSERT INTO dump_package (set_id, uri, version, proves, names) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (set_id, uri) DO UPDATE SET version = ?3, proves = ?4, names = ?5",
     )?
-    .execute(params![set, package.uri, package.version, package.proves])?;
+    .execute(params![
+        set,
+        package.uri,
+        package.version,
+        package.proves,
+        names
+    ])?;
     Ok(())
 }
 

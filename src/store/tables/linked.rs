@@ -183,7 +183,7 @@ pub(crate) fn forget_ended(sql: &Connection, resource: ResourceId, set: SetId) -
 pub(super) fn deleted_with_owners(set: &str, states: &str) -> String {
     format!(
         "linked.named = 1 AND resource.applied_at IS NOT NULL AND resource.deleted = 0
-           AND EXISTS (SELECT 1 FROM member WHERE member.set_id = {set} AND member.resource_id = linked.resource_id AND member.part = -1)
+           AND EXISTS (SELECT 1 FROM member WHERE member.set_id = {set} AND member.resource_id = linked.resource_id AND member.named_by = 2)
            AND NOT EXISTS (SELECT 1 FROM linked AS other
                WHERE other.resource_id = linked.resource_id AND other.set_id = {set} AND other.named = 1
                  AND NOT EXISTS (SELECT 1 FROM task AS its WHERE its.resource_id = other.owner_id AND its.set_id = {set}

@@ -1,8 +1,8 @@
 //! `part`: the parts of Resource Lists, by which unchanged ones are skipped.
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `stated_at` the time that
-//! the index stated for it, if that is proof; `read` and `unchanged` the generations in which it was last read, or last found
-//! unchanged; `misdated` is set when the part had news at an unchanged `stated_at`, until that changes; `doubted` is set when a resource
+//! the index stated for it, if that is proof; `seen` the generation in which it was last read, or found unchanged; `names` the
+//! resources that it named when it was last read; `misdated` is set when the part had news at an unchanged `stated_at`, until that changes; `doubted` is set when a resource
 //! that it names was deleted since; `bad_entries` how many of its entries could not be read;
 //! `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
 
@@ -14,33 +14,14 @@ use resyncd_core::KnownPart;
 use rusqlite::{Connection, OptionalExtension, Result, params};
 use url::Url;
 
+use super::document::DocumentRecord;
 use super::values::{Column, Count, Micros, column};
-use crate::store::ids::{PartId, ResourceId, SetId};
-
-/// Stands in `member.part` for several parts that name the resource. No row has this id.
-pub(crate) const SEVERAL: i64 = 0;
-
-/// Stands in `member.part` for no part: only links of other resources name it, as `linked` has them. No row has this id.
-pub(crate) const LINKED: i64 = -1;
-
-/// Stands in `member.part` for no part, and no other document: only who may not speak for the Source has named the resource. No row has
-/// this id.
-pub(crate) const CLAIMED: i64 = -2;
-
-/// Stands in `member.part` for a list that has no parts, as a Resource Dump. No row has this id.
-pub(crate) const WHOLE: i64 = -3;
-
-/// A condition on a `member` row: an unchanged part names the resource. `?2` is the generation.
-pub(super) const NAMES_RESOURCE: &str =
-    "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.unchanged = ?2
-    AND member.generation >= part.read)";
+use crate::store::ids::{PartId, SetId};
+use crate::store::named::Named;
 
 /// A condition on a row: the current generation of the set `?1` did not name the part.
 pub(super) const IS_UNNAMED: &str =
-    "set_id = ?1 AND MAX(read, unchanged) < (SELECT generation FROM source_set WHERE id = ?1)";
-
-/// A condition on a row: the part was read completely, and nothing that it names was deleted since.
-const IS_COMPLETE: &str = "filter IS NOT NULL AND doubted = 0";
+    "set_id = ?1 AND seen < (SELECT generation FROM source_set WHERE id = ?1)";
 
 /// What a part states of itself as a page of a longer list.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +45,8 @@ pub struct Part {
     pub bad_entries: u64,
     /// What it states of itself as a page.
     pub page: PageEnd,
+    /// Whether it names any resource.
+    pub names_any: bool,
 }
 
 /// By what a part is recognized as unchanged the next time.
@@ -73,6 +56,22 @@ pub struct PartEvidence {
     pub announced: Option<SourceTime>,
     /// When its server was asked for it, on our clock.
     pub asked_at: DateTime<Utc>,
+}
+
+/// What is stored of a part that was read to its end.
+#[derive(Clone, Debug)]
+pub struct PartEnd {
+    /// The fingerprint of the filter with which it was read; `None`: it is damaged, or has links that were not followed, and counts as
+    /// incomplete.
+    pub filter: Option<String>,
+    /// By what the part is recognized as unchanged.
+    pub evidence: PartEvidence,
+    /// How many of its entries could not be read.
+    pub bad_entries: u64,
+    /// What it states of itself as a page.
+    pub page: PageEnd,
+    /// Its validators; `None`: they are stored with the end of the list.
+    pub document: Option<DocumentRecord>,
 }
 
 /// A part that has not changed.
@@ -105,47 +104,50 @@ pub(crate) fn end(
     sql: &Connection,
     part: PartId,
     filter: Option<&str>,
-    evidence: PartEvidence,
-    bad_entries: u64,
-    page: &PageEnd,
+    end: &PartEnd,
+    named: &Named,
 ) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET filter = ?2, stated_at = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7, page_newest = ?8,
-                misdated = misdated AND stated_at IS ?3, read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
+                misdated = misdated AND stated_at IS ?3, seen = (SELECT generation FROM source_set WHERE id = part.set_id),
+                names = ?9 WHERE id = ?1",
     )?
     .execute(params![
         part,
         filter,
-        Column(&evidence.announced),
-        Micros(evidence.asked_at),
-        Count(bad_entries),
-        Column(&page.at),
-        page.next,
-        Column(&page.newest),
+        Column(&end.evidence.announced),
+        Micros(end.evidence.asked_at),
+        Count(end.bad_entries),
+        Column(&end.page.at),
+        end.page.next,
+        Column(&end.page.newest),
+        named,
     ])?;
     Ok(())
 }
 
-/// Marks a part as unchanged in this generation.
-pub(crate) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<()> {
+/// Marks a part as unchanged in this generation, and returns what it names.
+pub(crate) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<Named> {
     sql.prepare_cached(
-        "UPDATE part SET unchanged = (SELECT generation FROM source_set WHERE id = part.set_id),
+        "UPDATE part SET seen = (SELECT generation FROM source_set WHERE id = part.set_id),
                 misdated = misdated AND (?2 IS NULL OR stated_at IS ?3),
                 stated_at = CASE WHEN ?2 IS NULL THEN stated_at ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
-         WHERE id = ?1",
+         WHERE id = ?1 RETURNING names",
     )?
-    .execute(params![
-        part.id,
-        part.evidence.map(|evidence| Micros(evidence.asked_at)),
-        part.evidence.as_ref().map(|evidence| Column(&evidence.announced)),
-    ])?;
-    Ok(())
+    .query_row(
+        params![
+            part.id,
+            part.evidence.map(|evidence| Micros(evidence.asked_at)),
+            part.evidence.as_ref().map(|evidence| Column(&evidence.announced)),
+        ],
+        |row| row.get(0),
+    )
 }
 
 pub(crate) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
     sql.prepare_cached(
-        "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.unchanged) = source_set.generation,
-                part.stated_at, part.asked_at, part.bad_entries, part.page_at, part.next_page, part.page_newest
+        "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, part.seen = source_set.generation,
+                part.stated_at, part.asked_at, part.bad_entries, part.page_at, part.next_page, part.page_newest, length(part.names) > 0
          FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = ?1 AND part.uri = ?2",
     )?
     .query_row(params![set, uri], |row| {
@@ -163,6 +165,7 @@ pub(crate) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part
                 next: row.get(7)?,
                 newest: column(row, 8)?,
             },
+            names_any: row.get(9)?,
         })
     })
     .optional()
@@ -229,47 +232,34 @@ pub(crate) fn invalidate(sql: &Connection, set: SetId, except_filter: Option<&st
     Ok(())
 }
 
-/// Deletes the parts that this generation did not name. Ids are not used twice: a membership that still has such a part has
-/// none.
+/// Deletes the parts that this generation did not name.
 pub(crate) fn delete_unnamed(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached(&format!("DELETE FROM part WHERE {IS_UNNAMED}"))?
         .execute([set])?;
     Ok(())
 }
 
-/// Whether a part was read after that generation.
-pub(crate) fn was_read_after(sql: &Connection, part: i64, generation: i64) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM part WHERE id = ?1 AND read > ?2")?
-        .exists([part, generation])
-}
-
-/// Whether a part is skipped in this generation, or may yet be.
-pub(crate) fn may_be_skipped(sql: &Connection, part: i64, generation: i64) -> Result<bool> {
-    sql.prepare_cached(&format!(
-        "SELECT 1 FROM part WHERE id = ?1 AND {IS_COMPLETE} AND read < ?2"
-    ))?
-    .exists([part, generation])
-}
-
-/// Whether any part of the set is skipped in this generation, or may yet be.
-pub(crate) fn any_may_be_skipped(sql: &Connection, set: SetId, generation: i64) -> Result<bool> {
-    sql.prepare_cached(&format!(
-        "SELECT 1 FROM part WHERE set_id = ?1 AND {IS_COMPLETE} AND read < ?2 LIMIT 1"
-    ))?
-    .exists(params![set, generation])
-}
-
-/// Requires that the parts that name a resource are read the next time, changed or not: the resource is deleted, and may
-/// come again with the same entry.
-pub(crate) fn reread_parts_of(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE part SET doubted = 1 WHERE id IN (SELECT part FROM member WHERE resource_id = ?1 AND part > 0)",
-    )?
-    .execute([resource])?;
-    sql.prepare_cached(
-        "UPDATE part SET doubted = 1
-         WHERE set_id IN (SELECT set_id FROM member WHERE resource_id = ?1 AND part = ?2) AND doubted = 0",
-    )?
-    .execute(params![resource, SEVERAL])?;
+/// Requires that the parts of the Source's lists that name any of these resources are read the next time, changed or not: those resources
+/// are deleted, and may come again with the same entry.
+pub(crate) fn reread_parts_of(sql: &Connection, source: &str, deleted: &Named) -> Result<()> {
+    if deleted.is_empty() {
+        return Ok(());
+    }
+    let mut trusted = sql.prepare_cached(
+        "SELECT part.id, part.names FROM part JOIN source_set ON source_set.id = part.set_id
+         WHERE source_set.source = ?1 AND part.doubted = 0",
+    )?;
+    let mut rows = trusted.query([source])?;
+    let mut doubted: Vec<PartId> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let names: Named = row.get(1)?;
+        if !names.is_disjoint(deleted) {
+            doubted.push(row.get(0)?);
+        }
+    }
+    for part in doubted {
+        sql.prepare_cached("UPDATE part SET doubted = 1 WHERE id = ?1")?
+            .execute([part])?;
+    }
     Ok(())
 }

@@ -231,7 +231,7 @@ fn state_query(condition: &str) -> String {
         "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change, resource.voice, resource.uri,
                 resource.revision, resource.fetched, resource.answer, resource.answered, resource.statements,
-                resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, member.generation, member.part,
+                resource.links IS NOT NULL OR task.links IS NOT NULL, {IS_DOUBTED}, member.named_by,
                 task.set_id, task.kind, task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.origin, task.state,
                 task.unconfirmed, task.asks, task.stated, task.content_stated, task.version, resource.verified
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
@@ -261,27 +261,20 @@ fn read_state(row: &Row<'_>) -> Result<ResourceState> {
     };
     let answer: Option<Answer> = column(row, 13)?;
     let answered = column(row, 14)?;
-    let membership = match row.get(18)? {
-        Some(generation) => Some(Membership {
-            generation,
-            part: row.get(19)?,
-        }),
-        None => None,
-    };
-    let task = match row.get(20)? {
+    let task = match row.get(19)? {
         Some(set) => Some(PendingTask {
             set,
-            kind: column(row, 21)?,
-            changed_at: column(row, 22)?,
-            lastmod: column(row, 23)?,
-            content: content_info_of(row, [24, 25, 26])?,
-            origin: column(row, 27)?,
-            state: column(row, 28)?,
-            unconfirmed: row.get(29)?,
-            asks: row.get(30)?,
-            stated: column(row, 31)?,
-            content_stated: column(row, 32)?,
-            version: row.get(33)?,
+            kind: column(row, 20)?,
+            changed_at: column(row, 21)?,
+            lastmod: column(row, 22)?,
+            content: content_info_of(row, [23, 24, 25])?,
+            origin: column(row, 26)?,
+            state: column(row, 27)?,
+            unconfirmed: row.get(28)?,
+            asks: row.get(29)?,
+            stated: column(row, 30)?,
+            content_stated: column(row, 31)?,
+            version: row.get(32)?,
         }),
         None => None,
     };
@@ -293,14 +286,14 @@ fn read_state(row: &Row<'_>) -> Result<ResourceState> {
         is_doubted,
         has_links: row.get(16)?,
         announced_by: row.get(1)?,
-        membership,
+        membership: row.get(18)?,
         applied_at: applied_at.map(DateTime::from),
         uri: column(row, 10)?,
         revision: column(row, 11)?,
         fetched: column(row, 12)?,
         answer: answer.map(|answer| (answer, answered)),
         statements: row.get(15)?,
-        is_verified: row.get(34)?,
+        is_verified: row.get(33)?,
     })
 }
 
@@ -311,10 +304,8 @@ pub(crate) fn insert(
     set: SetId,
     path: &str,
 ) -> Result<ResourceId> {
-    // A number is not used again while entries of the feed may name it.
     sql.prepare_cached(
-        "INSERT INTO resource (id, source, identity, spelling, set_id, path) VALUES (
-             1 + MAX((SELECT COALESCE(MAX(id), 0) FROM resource), (SELECT COALESCE(MAX(id), 0) FROM removed_resource)), ?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO resource (source, identity, spelling, set_id, path) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute(params![
         source,

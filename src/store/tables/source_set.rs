@@ -15,7 +15,7 @@ use url::Url;
 
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
 use super::{coverage, statement};
-use crate::store::ids::{ResourceId, SetId};
+use crate::store::ids::SetId;
 
 /// How far the baseline of a set has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,11 +321,6 @@ pub(crate) fn set_open_list(sql: &Connection, set: SetId, open_list: Option<&Url
     update(sql, set_open_list, params![set, open_list])
 }
 
-/// The number of the reading of the Resource List that began last.
-pub(crate) fn generation(sql: &Connection, set: SetId) -> Result<i64> {
-    get(sql, "SELECT generation FROM source_set WHERE id = ?1", set)
-}
-
 /// Since when deletions of a set are held back, on our clock; it counts only while some are.
 pub(crate) fn held_since(sql: &Connection, set: SetId) -> Result<Option<DateTime<Utc>>> {
     let since: Option<Micros> = get(sql, "SELECT held_since FROM source_set WHERE id = ?1", set)?;
@@ -339,7 +334,7 @@ pub(crate) fn set_held_since(sql: &Connection, set: SetId, since: DateTime<Utc>)
 
 /// Begins a new reading of the Resource List.
 pub(crate) fn begin_generation(sql: &Connection, set: SetId) -> Result<()> {
-    let begin = "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1";
+    let begin = "UPDATE source_set SET generation = generation + 1 WHERE id = ?1";
     update(sql, begin, [set])
 }
 
@@ -374,26 +369,22 @@ pub(crate) fn doubts_lastmod(sql: &Connection, set: SetId) -> Result<bool> {
         .exists(params![set, DOUBTED_FROM])
 }
 
-/// The last resource that the search for absent ones has passed in this reading.
-pub(crate) fn absent_until(sql: &Connection, set: SetId) -> Result<ResourceId> {
-    get(
-        sql,
-        "SELECT absent_until FROM source_set WHERE id = ?1",
-        set,
-    )
-}
-
-pub(crate) fn set_absent_until(sql: &Connection, set: SetId, last: ResourceId) -> Result<()> {
-    let set_absent_until = "UPDATE source_set SET absent_until = ?2 WHERE id = ?1";
-    update(sql, set_absent_until, params![set, last])
-}
-
 /// Notes that a Resource List of the time `at` is being read.
 pub(crate) fn set_reading(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
     sql.prepare_cached(
         "UPDATE source_set SET reading_at = ?2 WHERE id = ?1 AND reading_at IS NOT ?2",
     )?
     .execute(params![set, Column(&at)])
+    .map(drop)
+}
+
+/// Notes that no Resource List is being read any more, if one was that was not read completely.
+pub(crate) fn end_reading(sql: &Connection, set: SetId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE source_set SET reading_at = NULL
+         WHERE id = ?1 AND reading_at IS NOT NULL AND (list_at IS NULL OR reading_at > list_at)",
+    )?
+    .execute([set])
     .map(drop)
 }
 
@@ -496,27 +487,25 @@ pub(crate) fn add_totals(sql: &Connection, set: SetId, resources: i64, bytes: i6
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SetTimes {
     pub(crate) facts: SetFacts,
-    pub(crate) generation: i64,
-    /// The time of the newest list of which an entry was read.
+    /// The time of the newest list, which may be one that is being read.
     pub(crate) newest_list_at: Option<SourceTime>,
 }
 
 pub(crate) fn times(sql: &Connection, set: SetId) -> Result<SetTimes> {
     let unbroken = coverage::unbroken_until(sql, set)?;
     sql.prepare_cached(
-        "SELECT ended = 0, generation, list_at, reading_at, read_until FROM source_set WHERE id = ?1",
+        "SELECT ended = 0, list_at, reading_at, read_until FROM source_set WHERE id = ?1",
     )?
     .query_row([set], |row| {
-        let list_at: Option<SourceTime> = column(row, 2)?;
+        let list_at: Option<SourceTime> = column(row, 1)?;
         Ok(SetTimes {
             facts: SetFacts {
                 is_followed: row.get(0)?,
                 list_at,
-                read_until: column(row, 4)?,
+                read_until: column(row, 3)?,
                 unbroken,
             },
-            generation: row.get(1)?,
-            newest_list_at: list_at.max(column(row, 3)?),
+            newest_list_at: list_at.max(column(row, 2)?),
         })
     })
 }

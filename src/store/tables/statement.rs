@@ -62,7 +62,7 @@ pub(crate) fn of_resource<E: From<rusqlite::Error>>(
 ) -> std::result::Result<Vec<Statement>, E> {
     let mut query = sql.prepare_cached(
         "SELECT statement.set_id, voice, stated, at, lastmod, length, media_type, hashes, revision, content_revision, rejected,
-             member.generation, member.part
+             member.named_by
          FROM statement LEFT JOIN member ON member.set_id = statement.set_id AND member.resource_id = statement.resource_id
          WHERE statement.resource_id = ?1",
     )?;
@@ -71,16 +71,9 @@ pub(crate) fn of_resource<E: From<rusqlite::Error>>(
     while let Some(row) = rows.next()? {
         let set: SetId = row.get(0)?;
         let at: Option<SourceTime> = column(row, 3)?;
-        let membership = match row.get(11)? {
-            Some(generation) => Some(Membership {
-                generation,
-                part: row.get(12)?,
-            }),
-            None => None,
-        };
         let voice = column(row, 1)?;
         let listed = if voice == Voice::Source {
-            listed(set, membership)?
+            listed(set, row.get(11)?)?
         } else {
             None
         };

@@ -162,7 +162,7 @@ const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source
         WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END,
     task.awaits_since,
     task.unconfirmed = 0 OR EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
-        WHERE member.resource_id = task.resource_id AND member.part IS NOT -2 AND source_set.ended = 0),
+        WHERE member.resource_id = task.resource_id AND member.named_by <> 3 AND source_set.ended = 0),
     resource.media_type, task.given_up_since IS NOT NULL, resource.revision, task.stated";
 
 /// The task of a resource, as it is compared with what is stated of the resource.

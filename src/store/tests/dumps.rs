@@ -23,14 +23,18 @@ impl World {
             origin: Origin::ResourceDump,
             at: at(time),
             checks: None,
+            named: NamedSoFar::default(),
         }
     }
 
-    async fn take_dumped(&self, time: i64, entries: Vec<Change>) -> BatchResult {
-        let listed = self
-            .store
-            .ingest_listed(&self.dump_of(time), self.now, entries);
-        listed.done().await.unwrap()
+    /// Ingests the entries of a package.
+    async fn take_dumped(&self, dump: &ListProgress, name: &str, entries: Vec<Change>) {
+        let named = NamedSoFar::default();
+        let listed = self.store.ingest_listed(dump, self.now, entries, &named);
+        listed.done().await.unwrap();
+        let record = package(name, "1", true);
+        let ending = self.store.end_package(self.set, record, &named);
+        ending.await.unwrap();
     }
 
     async fn needed(&self, time: Option<i64>, entries: Vec<Change>) -> u64 {
@@ -61,29 +65,45 @@ impl World {
 async fn dump_continues_until_it_ends_changes_or_is_superseded() {
     let world = World::new().await;
     let (store, set) = (&world.store, world.set);
+    let named = NamedSoFar::default();
     assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert!(!store.begin_dump(set, dump(1)).await.unwrap());
     let read = package("1.zip", "5 bytes", true);
-    store.end_package(set, read.clone()).await.unwrap();
+    store.end_package(set, read.clone(), &named).await.unwrap();
     assert_eq!(
-        store.package(set, &read.uri).await.unwrap(),
+        store
+            .package(set, &read.uri, &read.version, &named)
+            .await
+            .unwrap(),
         Some(read.clone())
     );
     assert!(store.begin_dump(set, dump(1)).await.unwrap(), "it goes on");
-    assert!(store.package(set, &read.uri).await.unwrap().is_some());
+    assert!(
+        store
+            .package(set, &read.uri, &read.version, &named)
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(store.dump_in_progress(set).await.unwrap(), Some(dump(1)));
 
     assert!(
         !store.begin_dump(set, dump(2)).await.unwrap(),
         "another one"
     );
-    assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
+    assert_eq!(
+        store
+            .package(set, &read.uri, &read.version, &named)
+            .await
+            .unwrap(),
+        None
+    );
 
     store.begin_list(set).await.unwrap();
     assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert!(!store.begin_dump(set, dump(2)).await.unwrap(), "superseded");
 
-    store.end_package(set, read.clone()).await.unwrap();
+    store.end_package(set, read.clone(), &named).await.unwrap();
     let end = DocumentEnd {
         listed: Some(at(10)),
         ..end()
@@ -91,17 +111,30 @@ async fn dump_continues_until_it_ends_changes_or_is_superseded() {
     let ending = world.batch(set, Vec::new(), Some(end));
     store.ingest(ending).await.unwrap();
     assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
-    assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
+    assert_eq!(
+        store
+            .package(set, &read.uri, &read.version, &named)
+            .await
+            .unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
 async fn package_record_is_replaced_by_one_that_proves_less() {
     let world = World::new().await;
     let (store, set) = (&world.store, world.set);
+    let named = NamedSoFar::default();
     store.begin_dump(set, dump(1)).await.unwrap();
     for read in [package("1.zip", "a", true), package("1.zip", "b", false)] {
-        store.end_package(set, read.clone()).await.unwrap();
-        assert_eq!(store.package(set, &read.uri).await.unwrap(), Some(read));
+        store.end_package(set, read.clone(), &named).await.unwrap();
+        assert_eq!(
+            store
+                .package(set, &read.uri, &read.version, &named)
+                .await
+                .unwrap(),
+            Some(read)
+        );
     }
 }
 
@@ -117,13 +150,21 @@ async fn resources_named_by_an_interrupted_dump_are_not_absent() {
         .await;
     world.work("1").await;
     world.store.begin_dump(world.set, dump(1)).await.unwrap();
-    world.take_dumped(20, vec![created("a", -1)]).await;
+    let interrupted = world.dump_of(20);
+    let first = vec![created("a", -1)];
+    world.take_dumped(&interrupted, "1.zip", first).await;
     assert!(world.store.begin_dump(world.set, dump(1)).await.unwrap());
-    world.take_dumped(20, vec![created("b", -1)]).await;
     let list = world.dump_of(20);
+    let first = package("1.zip", "1", true);
+    let (set, version) = (world.set, &first.version);
+    let known = world.store.package(set, &first.uri, version, &list.named);
+    assert!(known.await.unwrap().is_some());
+    let second = vec![created("b", -1)];
+    world.take_dumped(&list, "2.zip", second).await;
+    let mut absence = Absence::new(true, None);
     while let Some(absent) = world
         .store
-        .delete_absent(&list, world.now, 1, |_| true)
+        .delete_absent(&list, world.now, &mut absence, |_| true)
         .await
         .unwrap()
     {
@@ -141,7 +182,11 @@ async fn list_after_a_dump_restarts_no_task() {
     world.store.begin_dump(world.set, dump(1)).await.unwrap();
     let announced = with_content(created("a", -1), "1");
     world
-        .take_dumped(10, vec![announced.clone(), created("b", -1)])
+        .take_dumped(
+            &world.dump_of(10),
+            "1.zip",
+            vec![announced.clone(), created("b", -1)],
+        )
         .await;
     let revisions = |tasks: Vec<Task>| tasks.iter().map(|task| task.revision).collect::<Vec<_>>();
     let before = revisions(world.due().await);

@@ -337,22 +337,31 @@ async fn resource_that_was_named_in_one_of_two_readings_is_not_absent() {
     let first = vec![created("a", -1), created("b", -1), created("c", -1)];
     world.list(world.set, 10, first).await;
     world.work("1").await;
-    let list = ListProgress {
-        set: world.set,
-        source: SOURCE.to_owned(),
-        origin: Origin::ResourceList,
-        at: at(20),
-        checks: None,
-    };
-    for named in ["a", "b"] {
+    let mut named_before = None;
+    for name in ["a", "b"] {
         world.store.begin_list(world.set).await.unwrap();
-        let entries = vec![created(named, -1)];
-        let listed = world.store.ingest_listed(&list, world.now, entries);
+        let list = ListProgress {
+            set: world.set,
+            source: SOURCE.to_owned(),
+            origin: Origin::ResourceList,
+            at: at(20),
+            checks: None,
+            named: NamedSoFar::default(),
+        };
+        let (entries, named) = (vec![created(name, -1)], NamedSoFar::default());
+        let listed = world.store.ingest_listed(&list, world.now, entries, &named);
         listed.done().await.unwrap();
-        assert!(world.store.has_absent_resources(world.set).await.unwrap());
+        assert!(world.store.has_absent_resources(&list).await.unwrap());
+        let mut absence = Absence::new(true, named_before.replace(list.named.clone()));
+        let is_second = absence.named_before.is_some();
+        while is_second
+            && let Some(_) = world
+                .store
+                .delete_absent(&list, world.now, &mut absence, |_| true)
+                .await
+                .unwrap()
+        {}
     }
-    let absent = || world.store.delete_absent(&list, world.now, 2, |_| true);
-    while absent().await.unwrap().is_some() {}
     world.end_document().await;
     assert_eq!(world.due_names().await, ["deleted c"]);
 }

@@ -63,6 +63,14 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         .await
         .unwrap();
     store.begin_list(set).await.unwrap();
+    let list = ListProgress {
+        set,
+        source: SOURCE.to_owned(),
+        origin: Origin::ResourceList,
+        at: at(time),
+        checks: None,
+        named: NamedSoFar::default(),
+    };
     for (&part, (version, names)) in parts {
         if !goes_on() {
             return false;
@@ -76,16 +84,10 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
                 id: known.id,
                 evidence: None,
             };
-            store.mark_parts_unchanged(vec![unchanged]).await.unwrap();
+            let marking = store.mark_parts_unchanged(vec![unchanged], &list.named);
+            marking.await.unwrap();
             continue;
         }
-        let list = ListProgress {
-            set,
-            source: SOURCE.to_owned(),
-            origin: Origin::ResourceList,
-            at: at(time),
-            checks: None,
-        };
         let end = PartEnd {
             filter: Some(FILTER.to_owned()),
             evidence: PartEvidence {
@@ -104,6 +106,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             uri,
             begins: true,
             end: None,
+            named: NamedSoFar::default(),
         };
         let named = names.iter().map(|&resource| Some(resource));
         for resource in named.chain([None]) {
@@ -117,19 +120,9 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             step.begins = false;
         }
     }
-    if store.has_uncertain_resources(set).await.unwrap() {
-        assert!(trusts, "who has read all has no doubts");
-        return Box::pin(read(world, parts, time, false, writes)).await;
-    }
-    let list = ListProgress {
-        set,
-        source: SOURCE.to_owned(),
-        origin: Origin::ResourceList,
-        at: at(time),
-        checks: None,
-    };
+    let mut absence = Absence::new(true, None);
     while store
-        .delete_absent(&list, world.now, 1, |_| true)
+        .delete_absent(&list, world.now, &mut absence, |_| true)
         .await
         .unwrap()
         .is_some()
@@ -251,6 +244,7 @@ async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
             origin: Origin::ResourceList,
             at: at(time),
             checks: None,
+            named: NamedSoFar::default(),
         };
         for (part, entries) in parts {
             let evidence = PartEvidence {
@@ -267,6 +261,7 @@ async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
                     page: PageEnd::default(),
                     document: None,
                 }),
+                named: NamedSoFar::default(),
             };
             let listed = store.ingest_part(&list, world.now, entries.clone(), step);
             listed.done().await.unwrap();
@@ -277,12 +272,10 @@ async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
                 id: part.id,
                 evidence: None,
             };
-            store.mark_parts_unchanged(vec![unchanged]).await.unwrap();
+            let marking = store.mark_parts_unchanged(vec![unchanged], &list.named);
+            marking.await.unwrap();
+            assert!(!store.has_absent_resources(&list).await.unwrap());
         }
         let _ = world.work("1").await;
     }
-    assert!(
-        store.has_uncertain_resources(set).await.unwrap(),
-        "all parts must be read before it counts as absent"
-    );
 }

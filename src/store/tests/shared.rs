@@ -109,9 +109,12 @@ async fn resource_in_doubt_that_a_newer_list_names_wakes_the_worker() {
         origin: Origin::ResourceList,
         at: at(30),
         checks: None,
+        named: NamedSoFar::default(),
     };
     let entries = vec![created("a", 5)];
-    let listed = world.store.ingest_listed(&list, world.now, entries);
+    let listed = world
+        .store
+        .ingest_listed(&list, world.now, entries, &NamedSoFar::default());
     assert_eq!(listed.done().await.unwrap().tasks, 1);
     assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
@@ -351,11 +354,13 @@ async fn resource_that_is_gone_is_missed_while_a_list_that_is_newer_than_the_del
         origin: Origin::ResourceList,
         at: at(30),
         checks: None,
+        named: NamedSoFar::default(),
     };
     world.store.begin_list(other).await.unwrap();
+    let entries = vec![created("a", 11)];
     let listed = world
         .store
-        .ingest_listed(&list, world.now, vec![created("a", 11)]);
+        .ingest_listed(&list, world.now, entries, &NamedSoFar::default());
     listed.done().await.unwrap();
     answered_as_absent(&world).await;
     let statistics = world.store.set_statistics(other).await.unwrap();

@@ -7,13 +7,14 @@ use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
-use super::membership::MembershipUpdates;
+use super::ingest_listed::ListProgress;
 use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::named::Named;
 use crate::store::tables::linked;
 use crate::store::tables::resource::{ResourceState, StateQuery};
-use crate::store::tables::source_set::{self, SetTimes};
+use crate::store::tables::source_set::SetTimes;
 
 /// The set, the Source and the kind of document whose changes are applied.
 pub(in crate::store) struct BatchContext<'a> {
@@ -28,8 +29,8 @@ pub(in crate::store) struct BatchContext<'a> {
     pub(super) origin: Origin,
     /// The time on our clock.
     pub(super) now: DateTime<Utc>,
-    /// The current generation of the set's Resource List.
-    pub(super) generation: i64,
+    /// The Resource List or Resource Dump that is being read.
+    pub(super) reading: Option<&'a ListProgress>,
     /// Whether a task was dropped and another one, which restores the resource, has taken its place: its worker is to be woken, although
     /// no change has become a task.
     pub(super) has_restored: Cell<bool>,
@@ -43,8 +44,8 @@ pub(in crate::store) struct BatchContext<'a> {
     any_linked: Cell<Option<bool>>,
     /// How many linked resources were not followed, because the Source has as many resources as it may have.
     pub(super) unfollowed: Cell<u64>,
-    /// The updates of memberships that are to be written; `None`: each is written at once.
-    pub(super) updates: Option<MembershipUpdates>,
+    /// The resources whose deletion is stated, or that were deleted.
+    pub(super) deleted: RefCell<Named>,
 }
 
 impl<'a> BatchContext<'a> {
@@ -63,14 +64,14 @@ impl<'a> BatchContext<'a> {
             source,
             origin,
             now,
-            generation: source_set::generation(sql, set)?,
+            reading: None,
             has_restored: Cell::new(false),
             has_versions: Cell::new(false),
             last_entry: Cell::new(None),
             deletions_of_others: RefCell::default(),
             any_linked: Cell::new(None),
             unfollowed: Cell::new(0),
-            updates: None,
+            deleted: RefCell::default(),
         })
     }
 

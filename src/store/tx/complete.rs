@@ -111,8 +111,9 @@ impl Store {
                 tx.wake(Wake::Tasks(task.source.clone()));
             }
             totals.write(sql)?;
-            for set in sets.into_values().flatten().map(|context| context.set) {
-                source_set::end_finished_baselines(sql, set)?;
+            for context in sets.into_values().flatten() {
+                part::reread_parts_of(sql, context.source, &context.deleted.take())?;
+                source_set::end_finished_baselines(sql, context.set)?;
             }
             Ok(())
         })
@@ -155,6 +156,7 @@ fn store_result(
             resource.note_applied(sql, context, task)?;
         }
         TaskResult::Removed { file_stays, .. } => {
+            context.deleted.borrow_mut().insert(task.resource);
             remove(tx, now, totals, &resource, (task, *file_stays))?;
             if task.asks || task.unconfirmed {
                 resource::set_answer(sql, task.resource, Answer::Absent, task.statements)?;
@@ -347,7 +349,6 @@ fn remove(
     if let Some(length) = before {
         totals.count_removal(sql, task.resource, length)?;
     }
-    part::reread_parts_of(sql, task.resource)?;
     resource::delete(sql, task, resource.voice_of(task), now)?;
     if let Some(length) = before {
         // A reader removes by the path what it has made of the file; the length states whether there is one still.

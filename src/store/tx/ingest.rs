@@ -174,6 +174,7 @@ fn ingest(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreErro
     let mut result = BatchResult::default();
     if batch.begins {
         task::interrupt_undecided(sql, batch.set)?;
+        source_set::end_reading(sql, batch.set)?;
     }
     for change in &batch.changes {
         if ingest_change(sql, &context, change)? {
@@ -183,6 +184,7 @@ fn ingest(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreErro
         }
     }
     result.unfollowed = context.unfollowed.get();
+    part::reread_parts_of(sql, context.source, &context.deleted.take())?;
     if let Some(end) = &batch.end {
         end_document(sql, &context, end, &mut result)?;
     }
@@ -233,7 +235,7 @@ fn ingest_change(
         return Ok(false);
     }
     if deletes {
-        part::reread_parts_of(sql, resource.state.id)?;
+        context.deleted.borrow_mut().insert(resource.state.id);
     } else {
         resource.join_changed(sql, context, change.unconfirmed)?;
     }

@@ -10,15 +10,15 @@ use super::batch_context::BatchContext;
 use super::deletion_guard::decide_deletions_of_others;
 use super::ingest::{BatchResult, EntryOutcome};
 use super::list_deletion::delete_expired;
-use super::membership::{MembershipUpdates, PartAssignment};
 use super::settle::{Cause, Settled};
 use super::statements::{Resource, entry_of};
 use super::undated::{UndatedChecks, is_doubted, is_planned};
 use super::versions::{AnnouncedAs, announce};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
-use crate::store::tables::document::{self, DocumentRecord};
-use crate::store::tables::part::{self, PageEnd, PartEvidence};
+use crate::store::named::NamedSoFar;
+use crate::store::tables::document;
+use crate::store::tables::part::{self, PartEnd};
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::{source_set, task};
@@ -38,6 +38,8 @@ pub struct ListProgress {
     pub at: SourceTime,
     /// How entries are checked that state nothing about their content; `None`: they are not, because the list is not new.
     pub checks: Option<CheckRules>,
+    /// What it has named so far.
+    pub named: NamedSoFar,
 }
 
 /// Which entries of a part a batch has.
@@ -49,35 +51,22 @@ pub struct PartStep {
     pub begins: bool,
     /// Set if the batch has the last entries. From then on the part counts as complete, unless it is damaged.
     pub end: Option<PartEnd>,
-}
-
-/// What is stored of a part that was read to its end.
-#[derive(Clone, Debug)]
-pub struct PartEnd {
-    /// The fingerprint of the filter with which it was read; `None`: it is damaged, or has links that were not followed, and counts as
-    /// incomplete.
-    pub filter: Option<String>,
-    /// By what the part is recognized as unchanged.
-    pub evidence: PartEvidence,
-    /// How many of its entries could not be read.
-    pub bad_entries: u64,
-    /// What it states of itself as a page.
-    pub page: PageEnd,
-    /// Its validators; `None`: they are stored with the end of the list.
-    pub document: Option<DocumentRecord>,
+    /// What the part has named so far.
+    pub named: NamedSoFar,
 }
 
 impl Store {
-    /// Compares entries of a list with what the mirror has and makes tasks of the differences. The result may be
-    /// awaited later.
+    /// Compares entries of a list with what the mirror has and makes tasks of the differences. `named`: what the document of the entries
+    /// has named so far. The result may be awaited later.
     pub fn ingest_listed(
         &self,
         list: &ListProgress,
         now: DateTime<Utc>,
         entries: Vec<Change>,
+        named: &NamedSoFar,
     ) -> Writing<BatchResult> {
-        let list = list.clone();
-        self.begin_write(move |tx| ingest_listed(tx, &list, now, None, &entries))
+        let (list, named) = (list.clone(), named.clone());
+        self.begin_write(move |tx| ingest_listed(tx, &list, now, &named, &entries))
     }
 
     /// As [`ingest_listed`](Self::ingest_listed), for entries of a part of the list.
@@ -91,12 +80,16 @@ impl Store {
         let list = list.clone();
         self.begin_write(move |tx| {
             let part = begin_step(tx.sql, list.set, &step)?;
-            let result = ingest_listed(tx, &list, now, Some(part), &entries)?;
+            let result = ingest_listed(tx, &list, now, &step.named, &entries)?;
             if let Some(end) = &step.end {
                 // Once there is room they are followed, whether the part has changed or not.
                 let filter = end.filter.as_deref();
                 let filter = filter.filter(|_| result.unfollowed == 0);
-                end_part(tx.sql, list.set, part, (filter, end))?;
+                let named = step.named.get();
+                part::end(tx.sql, part, filter, end, &named)?;
+                if let Some(document) = &end.document {
+                    document::save(tx.sql, list.set, document)?;
+                }
             }
             Ok(result)
         })
@@ -111,31 +104,16 @@ fn begin_step(sql: &Connection, set: SetId, step: &PartStep) -> Result<PartId, S
     })
 }
 
-/// `filter`: with which the part was read; `None`: it counts as incomplete.
-fn end_part(
-    sql: &Tallied<'_>,
-    set: SetId,
-    part: PartId,
-    (filter, end): (Option<&str>, &PartEnd),
-) -> Result<(), StoreError> {
-    part::end(sql, part, filter, end.evidence, end.bad_entries, &end.page)?;
-    if let Some(document) = &end.document {
-        document::save(sql, set, document)?;
-    }
-    Ok(())
-}
-
 fn ingest_listed(
     tx: &mut Tx<'_>,
     list: &ListProgress,
     now: DateTime<Utc>,
-    part: Option<PartId>,
+    named: &NamedSoFar,
     entries: &[Change],
 ) -> Result<BatchResult, StoreError> {
     let sql = tx.sql;
     let mut context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
-    context.updates = Some(MembershipUpdates::default());
-    let mut parts = part.map(|part| PartAssignment::new(sql, list.set, context.generation, part));
+    context.reading = Some(list);
     let checks = list
         .checks
         .map(|rules| UndatedChecks::read(sql, list.set, rules, now));
@@ -147,16 +125,13 @@ fn ingest_listed(
             sql,
             &context,
             list.at,
-            parts.as_mut(),
+            named,
             checks.as_mut(),
             entry,
         )?);
     }
     result.unfollowed = context.unfollowed.get();
     decide_deletions_of_others(sql, &context)?;
-    if let Some(updates) = &context.updates {
-        updates.write(sql)?;
-    }
     if let Some(checks) = checks {
         checks.save(sql, list.set)?;
     }
@@ -177,7 +152,7 @@ fn name_unwanted(
     sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     at: SourceTime,
-    parts: Option<&mut PartAssignment<'_>>,
+    named: &NamedSoFar,
     entry: &Change,
 ) -> Result<(), StoreError> {
     let is_member = |state: &ResourceState| state.membership.is_some();
@@ -189,7 +164,7 @@ fn name_unwanted(
     }
     let mut resource = Resource::of_change(sql, context, entry)?;
     resource.apply(&entry_of(context.set, entry, Stated::Listed(at)), false);
-    resource.join_listed(sql, context, parts)?;
+    resource.join_listed(sql, context, named)?;
     resource.respell(sql, entry)?;
     resource.relate(sql, context, entry)?;
     resource.settle(sql, context, Some(entry), Cause::Document)?;
@@ -201,7 +176,7 @@ fn ingest_listed_entry(
     sql: &Tallied<'_>,
     context: &BatchContext<'_>,
     at: SourceTime,
-    parts: Option<&mut PartAssignment<'_>>,
+    named: &NamedSoFar,
     mut checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<EntryOutcome, StoreError> {
@@ -209,7 +184,7 @@ fn ingest_listed_entry(
         return delete_expired(sql, context, entry);
     }
     if entry.standing.is_some_and(Standing::is_irrelevant) {
-        name_unwanted(sql, context, at, parts, entry)?;
+        name_unwanted(sql, context, at, named, entry)?;
         return Ok(EntryOutcome::Known);
     }
     let mut resource = Resource::of_change(sql, context, entry)?;
@@ -224,7 +199,7 @@ fn ingest_listed_entry(
         announce(sql, context, &resource, entry, AnnouncedAs::Older)?;
         // A resource that was deleted after the snapshot is in the list, and does not belong to the set.
         if resource.existence_in(context.set).is_some() {
-            resource.join_listed(sql, context, parts)?;
+            resource.join_listed(sql, context, named)?;
             resource.follow_links_of_older(sql, context, entry)?;
         }
         // The list may cover a change that happened before the pending one; at an unknown time, if nothing was covered.
@@ -237,7 +212,7 @@ fn ingest_listed_entry(
     let modified = entry.lastmod.map(SourceTime::latest_possible);
     // Otherwise it may have been created again since.
     let contradicts = modified.is_some() && modified < deleted_at;
-    resource.join_listed(sql, context, parts)?;
+    resource.join_listed(sql, context, named)?;
     resource.respell(sql, entry)?;
     resource.relate(sql, context, entry)?;
     resource.follow_links(sql, context, entry)?;

@@ -9,7 +9,7 @@ use super::settle::{Cause, Settled};
 use super::statements::{Resource, entry_of};
 use crate::store::StoreError;
 use crate::store::change::Change;
-use crate::store::tables::part;
+use crate::store::tables::membership::Membership;
 use crate::store::tables::tally::Tallied;
 
 /// Plans the deletion of a resource that a list states to have expired, unless it has changed since, as the same list may state, too.
@@ -19,12 +19,14 @@ pub(super) fn delete_expired(
     deletion: &Change,
 ) -> Result<EntryOutcome, StoreError> {
     let state = context.state_of(&deletion.uri)?;
-    let (Some(_), Some(expired)) = (state.and_then(|it| it.membership), deletion.changed_at) else {
+    let state = state.filter(|it| it.membership.is_some());
+    let (Some(state), Some(expired)) = (state, deletion.changed_at) else {
         return Ok(EntryOutcome::Known);
     };
+    let resource = Resource::read(sql, context, state)?;
     // Of two statements of one time the later one counts.
     let at = SourceTime::from_micros(expired.micros().saturating_add(1));
-    let outcome = delete_absent_or_expired(sql, context, at, true, deletion)?;
+    let outcome = delete_absent_or_expired(sql, context, resource, at, deletion)?;
     // The Source itself states it: that contradicts nobody.
     Ok(match outcome {
         EntryOutcome::Contradiction => EntryOutcome::Task,
@@ -36,30 +38,27 @@ pub(super) fn delete_expired(
 pub(super) fn delete_absent_or_expired(
     sql: &Tallied<'_>,
     context: &BatchContext<'_>,
+    mut resource: Resource,
     at: SourceTime,
-    is_wanted: bool,
     deletion: &Change,
 ) -> Result<EntryOutcome, StoreError> {
-    let mut resource = Resource::of_change(sql, context, deletion)?;
     let claimed = resource
         .stated_by(context.set, Voice::Hub)
         .map(|it| it.exists());
-    if is_wanted {
-        resource.forget_denied_undated(context.set);
-        let absent = resyncd_core::Entry {
-            at: Some(at),
-            ..entry_of(context.set, deletion, Stated::Absent(at))
-        };
-        let is_proven = resource.apply(&absent, false) == Applied::News;
-        if is_proven && resource.remain_linked(sql, context, &deletion.uri)? {
-            resource.join(sql, context, Some(part::LINKED))?;
-            resource.settle(sql, context, None, Cause::Document)?;
-            return Ok(EntryOutcome::Known);
-        }
+    resource.forget_denied_undated(context.set);
+    let absent = resyncd_core::Entry {
+        at: Some(at),
+        ..entry_of(context.set, deletion, Stated::Absent(at))
+    };
+    let is_proven = resource.apply(&absent, false) == Applied::News;
+    if is_proven && resource.remain_linked(sql, context, &deletion.uri)? {
+        resource.join(sql, context, Membership::Linked)?;
+        resource.settle(sql, context, None, Cause::Document)?;
+        return Ok(EntryOutcome::Known);
     }
-    resource.join(sql, context, None)?;
+    resource.join(sql, context, Membership::Changed)?;
     // It may be gone already, by a document that was not ingested to its end.
-    let is_gone = is_wanted && resource.existence_in(context.set).is_none();
+    let is_gone = resource.existence_in(context.set).is_none();
     let news = is_gone.then_some(deletion);
     let settled = resource.settle(sql, context, news, Cause::Document)?;
     Ok(match (settled, claimed) {

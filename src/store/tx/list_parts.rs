@@ -6,6 +6,7 @@ use std::sync::Arc;
 use url::Url;
 
 use crate::store::ids::SetId;
+use crate::store::named::NamedSoFar;
 use crate::store::tables::document;
 use crate::store::tables::part::{self, UnchangedPart};
 use crate::store::{Store, StoreError};
@@ -27,14 +28,16 @@ impl Store {
         .await
     }
 
-    /// Marks parts as unchanged in this reading: what they named counts as named again.
+    /// Marks parts as unchanged in this reading: what they named is named again.
     pub async fn mark_parts_unchanged(
         self: &Arc<Self>,
         parts: Vec<UnchangedPart>,
+        named: &NamedSoFar,
     ) -> Result<(), StoreError> {
+        let named = named.clone();
         self.write(move |tx| {
             for part in &parts {
-                part::mark_unchanged(tx.sql, part)?;
+                named.add(&part::mark_unchanged(tx.sql, part)?);
             }
             Ok(())
         })

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use crate::store::ids::SetId;
+use crate::store::named::NamedSoFar;
 use crate::store::tables::dump_package::{self, PackageRecord};
 use crate::store::tables::package_file;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Stores that a package of the current Resource Dump was read completely.
+    /// Stores that a package of the current Resource Dump was read completely, and what it names.
     pub async fn end_package(
         self: &Arc<Self>,
         set: SetId,
         package: PackageRecord,
+        named: &NamedSoFar,
     ) -> Result<(), StoreError> {
-        self.write(move |tx| Ok(dump_package::save(tx.sql, set, &package)?))
+        let named = named.get();
+        self.write(move |tx| Ok(dump_package::save(tx.sql, set, &package, &named)?))
             .await
     }
 

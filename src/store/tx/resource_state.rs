@@ -4,15 +4,15 @@ use resyncd_mirror::first_path;
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::membership::{PartAssignment, join, part_or_whole};
 use super::statements::Resource;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
+use crate::store::named::NamedSoFar;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
-use crate::store::tables::{part, resource_count, source_set};
+use crate::store::tables::{membership, resource_count, source_set};
 
 impl Resource {
     /// Reads the resource of a change. One that has no row gets one, with a path of its own.
@@ -21,7 +21,7 @@ impl Resource {
         context: &BatchContext<'_>,
         change: &Change,
     ) -> Result<Self, StoreError> {
-        let Some(mut state) = context.state_of(&change.uri)? else {
+        let Some(state) = context.state_of(&change.uri)? else {
             let state = ResourceState::new(
                 add_resource(sql, context, change)?,
                 change.uri.clone(),
@@ -29,9 +29,6 @@ impl Resource {
             );
             return Self::read(sql, context, state);
         };
-        if let Some(updates) = &context.updates {
-            state.membership = updates.membership(context.set, state.id, state.membership);
-        }
         if state.announced_by != context.set {
             source_set::set_sharing(sql, context.set, state.announced_by)?;
         }
@@ -56,27 +53,27 @@ impl Resource {
         context: &BatchContext<'_>,
         unconfirmed: bool,
     ) -> Result<(), StoreError> {
-        let part = match self.state.membership {
-            None if unconfirmed => Some(part::CLAIMED),
-            None => None,
-            Some(it) if !unconfirmed && (it.is_only_claimed() || it.is_only_linked()) => None,
+        let membership = match self.state.membership {
+            None if unconfirmed => Membership::Claimed,
+            None => Membership::Changed,
+            Some(Membership::Claimed | Membership::Linked) if !unconfirmed => Membership::Changed,
             Some(_) => return Ok(()),
         };
-        self.join(sql, context, part)
+        self.join(sql, context, membership)
     }
 
-    /// Makes the resource belong to the set because its list names it, in that part.
+    /// Makes the resource belong to the set because a list names it. `named`: what its part has named so far.
     pub(super) fn join_listed(
         &mut self,
         sql: &Connection,
         context: &BatchContext<'_>,
-        parts: Option<&mut PartAssignment<'_>>,
+        named: &NamedSoFar,
     ) -> Result<(), StoreError> {
-        let part = match parts {
-            Some(parts) => parts.part_of(self.state.membership)?,
-            None => part_or_whole(sql, self.state.membership)?,
-        };
-        self.join(sql, context, Some(part))
+        named.insert(self.state.id);
+        if let Some(reading) = context.reading {
+            reading.named.insert(self.state.id);
+        }
+        self.join(sql, context, Membership::Listed)
     }
 
     /// Makes the resource belong to the set, as one that only links name, unless it belongs to it already.
@@ -88,24 +85,23 @@ impl Resource {
         if self.state.membership.is_some() {
             return Ok(());
         }
-        self.join(sql, context, Some(part::LINKED))
+        self.join(sql, context, Membership::Linked)
     }
 
-    /// Makes the resource belong to the set with that part of its list.
+    /// Makes the resource belong to the set.
     pub(super) fn join(
         &mut self,
         sql: &Connection,
         context: &BatchContext<'_>,
-        part: Option<i64>,
+        now: Membership,
     ) -> Result<(), StoreError> {
-        let (before, id) = (self.state.membership, self.state.id);
-        let now = Membership {
-            generation: context.generation,
-            part,
-        };
-        let (set, updates) = (context.set, context.updates.as_ref());
-        join(sql, set, id, self.live_length(), before, now, updates)?;
-        self.state.membership = Some(now);
+        let before = self.state.membership.replace(now);
+        if before != Some(now) {
+            membership::set(sql, context.set, self.state.id, now)?;
+        }
+        if let (None, Some(length)) = (before, self.live_length()) {
+            source_set::add_totals(sql, context.set, 1, length)?;
+        }
         Ok(())
     }
 

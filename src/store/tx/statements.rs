@@ -23,25 +23,6 @@ use crate::store::tables::source_set::{self, SetTimes};
 use crate::store::tables::task::{PendingTask, TaskState};
 use crate::store::tables::{membership, statement};
 
-/// The time of the newest list of a set that names a resource with that membership.
-fn listed(
-    sql: &Connection,
-    context: &BatchContext<'_>,
-    set: SetId,
-    membership: Option<Membership>,
-) -> Result<Option<SourceTime>, StoreError> {
-    let Some(membership) = membership.filter(|it| it.is_listed()) else {
-        return Ok(None);
-    };
-    let times = context.times(SetKey(set.0))?;
-    if membership.generation == times.generation {
-        return Ok(times.newest_list_at);
-    }
-    let is_being_read = times.newest_list_at != times.facts.list_at;
-    let is_named = is_being_read || membership::is_unchanged(sql, membership, times.generation)?;
-    Ok(times.facts.list_at.filter(|_| is_named))
-}
-
 impl BatchContext<'_> {
     fn times(&self, set: SetKey) -> Result<SetTimes, StoreError> {
         match self.times.borrow_mut().entry(set.0) {
@@ -50,6 +31,25 @@ impl BatchContext<'_> {
                 Ok(*place.insert(source_set::times(self.sql, SetId(set.0))?))
             }
         }
+    }
+
+    /// The time of the newest list of a set that names a resource with that membership. While a list is read, others than its reader take
+    /// what was listed before for listed by it.
+    fn listed(
+        &self,
+        set: SetId,
+        id: ResourceId,
+        membership: Option<Membership>,
+    ) -> Result<Option<SourceTime>, StoreError> {
+        if membership != Some(Membership::Listed) {
+            return Ok(None);
+        }
+        let times = self.times(SetKey(set.0))?;
+        Ok(match self.reading.filter(|list| list.set == set) {
+            Some(list) if list.named.contains(id) => Some(list.at),
+            Some(_) => times.facts.list_at,
+            None => times.newest_list_at,
+        })
     }
 
     /// Whether a set is followed.
@@ -109,7 +109,7 @@ impl Resource {
             Vec::new()
         } else {
             statement::of_resource(sql, state.id, |set, membership| {
-                listed(sql, context, set, membership)
+                context.listed(set, state.id, membership)
             })?
         };
         let mut resource = Self {
@@ -157,7 +157,7 @@ impl Resource {
         } else {
             membership::get(sql, set, self.state.id)?
         };
-        listed(sql, context, set, membership)
+        context.listed(set, self.state.id, membership)
     }
 
     fn of_task(
@@ -242,9 +242,7 @@ impl Resource {
 
     /// Whether only links name it in the set.
     pub(super) fn is_only_linked(&self) -> bool {
-        self.state
-            .membership
-            .is_some_and(Membership::is_only_linked)
+        self.state.membership == Some(Membership::Linked)
     }
 
     /// Whether the mirror has a file of it.
