@@ -240,14 +240,10 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
                     let is_same = !claim.exists() && claim.entry.at == gone.entry.at;
                     is_served && claim.entry.at >= gone.entry.at && !is_same
                 });
-                match self.answer_since(gone.revision) {
-                    _ if !was_served || self.record.file.is_none() => self.removal(7, gone),
-                    Some(Answer::Served | Answer::Changed) => settled(7),
-                    Some(Answer::Absent) => self.removal(7, gone),
-                    None => {
-                        let behind = self.as_claimed(gone.entry.set, gone.entry.at);
-                        decision(7, Desired::Ask { stated: gone }, behind)
-                    }
+                if was_served && self.record.file.is_some() {
+                    settled(7)
+                } else {
+                    self.removal(7, gone)
                 }
             }
             (None, None) => self.nothing_is_stated(6, exists.or(claimed)),

@@ -113,7 +113,7 @@ fn entry_is_news_unless_something_at_least_as_new_is_stated() {
         ("1:created& 1:created&", Known), ("1:created#a& 1:created#a&", Known), ("1:created#a& 1:created#b&", News),
         ("1:created& 1:deleted&", News), ("1:created@20& 1:deleted&", News), ("1:deleted& 1:deleted&", Known), ("1:deleted& 1:created&", News),
         // A change before a list that names its resource.
-        ("1:listed@5^30 1:deleted@20", older(20)), ("1:listed@5^30 1:deleted@30", News),
+        ("1:listed@5^30 1:deleted@20", older(20)), ("1:listed@5^30 1:deleted@30", News), ("1:listed@5~5^30 1:deleted@20~9", older(20)),
         // A deletion of the very time that the list states ends what it states.
         ("1:listed@20^30 1:deleted@20", News), ("1:listed@5~20^30 1:deleted@20", News), ("1:listed@20^30 1:deleted@20?", older(20)),
         ("1:updated@20 1:listed@20^30 1:deleted@20", older(20)), ("1:listed@20^30 1:updated@20#a", older(20)), ("1:listed@20^30 1:deleted@19", older(19)),

@@ -146,6 +146,7 @@ fn first_row_that_fits_decides() {
         ("2:created@1 1:updated@20 2:deleted@21", "list=30 file", "3 ask of 2 behind 21"),
         // A set that has never named it ends nothing.
         ("1:updated@20 2:deleted@21", "file fetched=2", "8 settled"), ("2:deleted@21 1:updated@20", "file", "8 fetch of 1 behind 20"),
+        ("1:updated@20 2:deleted@15 2:deleted@21", "file fetched=2", "8 settled"),
         // 3: it was stated before.
         ("2:created@1 2:deleted@21 1:updated@20", "file", "3 fetch-if-served of 1 behind 21"), ("2:created@1 2:deleted@21 1:updated@20#a", "", "3 fetch-exactly-if-served of 1 behind 21"),
         ("2:created@1 2:deleted@21 1:updated@20#a", "file#b", "3 fetch-if-served of 1 behind 21"), ("2:created@1 2:deleted@21 1:updated@20+5", "", "3 fetch-exactly-if-served of 1 behind 21"),
@@ -192,6 +193,12 @@ fn first_row_that_fits_decides() {
         ("1:deleted@20", "requested", "7 remove of 1 behind 20"), ("1:deleted@20", "requested rejected", "7 settled"),
         ("1:deleted@20", "file rejected", "7 settled"), ("1:deleted@20", "file served=1", "7 remove of 1 behind 20"),
         ("1:deleted 2:absent^30", "file", "7 remove of 2 behind"), ("1:absent^30", "file unbroken=40", "7 remove of 1 behind 30"), ("1:absent^30", "file unbroken=20", "7 remove of 1 behind 20"), ("1:deleted", "file", "7 remove of 1 behind"),
+        // The Source has served it since, as it was asked because of a hub.
+        ("2:created@1 1:deleted@30! 2:deleted@20", "file served=3 fetched=3", "7 settled"),
+        ("2:created@1 1:deleted@30! 2:deleted@20", "file absent=3", "5 remove of 1 behind 30"),
+        // What a hub has stated of its time was claimed when the Source had answered, or there was no file.
+        ("1:created@1 1:deleted@20! 1:deleted@20", "may-have-file unbroken=50", "7 remove of 1 behind 50"),
+        ("1:created@1 1:deleted@20! 1:deleted@20", "file unbroken=50", "7 remove of 1 behind 20"),
         // Its last link has ended.
         ("1:created@20& 1:deleted&", "file", "7 remove of 1 behind"), ("1:created@20& 1:deleted&", "file unbroken=40", "7 remove of 1 behind 40"),
         ("1:created@20& 1:deleted&", "", "7 settled"), ("1:created@20& 1:deleted& 1:created@20&", "", "8 fetch of 1 behind 20"),
@@ -203,7 +210,7 @@ fn first_row_that_fits_decides() {
         ("1:listed@5^30", "unbroken=40", "8 fetch of 1 behind 5"), ("1:listed^30", "unbroken=40", "8 fetch of 1 behind 40"),
         ("1:listed@50^60", "unbroken=40", "8 fetch of 1 behind 40"),
         ("1:updated@20#a", "file#a", "8 settled"), ("1:updated@20#a", "file#b", "8 fetch-exactly of 1 behind 20"),
-        ("1:updated@20#a", "file#b fetched=1", "8 settled"), ("1:updated@20", "file", "8 fetch of 1 behind 20"),
+        ("1:updated@20#a", "file#b fetched=1", "8 settled"), ("1:updated@20#a", "file#b verified fetched=1", "8 fetch-exactly of 1 behind 20"), ("1:updated@20", "file", "8 fetch of 1 behind 20"),
         ("1:updated@20#a", "file#a doubted verified fetched=1", "8 fetch-exactly of 1 behind 20"), ("1:updated@20#a", "file#a doubted fetched=1", "8 fetch of 1 behind 20"),
         ("1:updated@20#a 1:updated@21#b", "file#a doubted fetched=1", "8 fetch-exactly of 1 behind 21"),
         ("1:listed@5^30", "unbroken=40 file doubted at=4", "8 fetch of 1 behind 5"), ("1:listed@5^30", "unbroken=40 file doubted at=5", "8 fetch of 1 behind 40"),
