@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::display::{Moment, duration, time};
+use super::display::{Moment, time};
 use crate::status::{SetStatus, rfc3339};
 
 /// The width of a strip, in units of its drawing.
@@ -16,31 +16,10 @@ const LEAST: i64 = 6;
 /// How many gaps are drawn of each kind; more could not be distinguished.
 const MOST_DRAWN: usize = 100;
 
-/// What is known of a stretch of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
-    /// Every change is known.
-    Covered,
-    /// Every change is known since a gap was closed.
-    Closed,
-    /// Changes are missing.
-    Gap,
-}
-
-impl Knowledge {
-    /// The class of its rectangle.
-    fn class(self) -> &'static str {
-        match self {
-            Self::Covered => "covered",
-            Self::Closed => "closed",
-            Self::Gap => "gap",
-        }
-    }
-}
-
 /// A rectangle of a strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
+    /// `covered`: every change is known; `closed`: so it is since a gap was closed; `gap`: changes are missing.
     pub(super) class: &'static str,
     pub(super) x: i64,
     pub(super) width: i64,
@@ -58,48 +37,6 @@ pub(super) struct Strip {
     pub(super) stretches: Vec<Stretch>,
     /// What it shows, in words.
     pub(super) summary: String,
-}
-
-/// A gap, open or closed, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GapRow {
-    pub(super) from: Moment,
-    pub(super) until: Moment,
-    pub(super) reason: String,
-    /// When it was detected.
-    pub(super) since: Moment,
-    /// When it was closed; `None`: it is open.
-    pub(super) closed_at: Option<Moment>,
-    /// How long it was open.
-    pub(super) open_for: String,
-}
-
-/// So many of the gaps of a set, the open ones first, then those that were closed last; and how many more there are.
-pub(super) fn gap_rows(set: &SetStatus, most: usize, now: DateTime<Utc>) -> (Vec<GapRow>, usize) {
-    let open_for = |since: &str, until: Option<DateTime<Utc>>| {
-        let seconds = time(since).zip(until).map(|(since, until)| until - since);
-        seconds.map_or_else(|| "?".to_owned(), |it| duration(it.num_seconds().max(0)))
-    };
-    let open = set.gaps.iter().map(|gap| GapRow {
-        from: Moment::parse(&gap.from, now),
-        until: Moment::parse(&gap.until, now),
-        reason: gap.reason.clone(),
-        since: Moment::parse(&gap.since, now),
-        closed_at: None,
-        open_for: open_for(&gap.since, Some(now)),
-    });
-    let closed = set.closed_gaps.iter().rev().map(|gap| GapRow {
-        from: Moment::parse(&gap.from, now),
-        until: Moment::parse(&gap.until, now),
-        reason: gap.reason.clone(),
-        since: Moment::parse(&gap.since, now),
-        closed_at: Some(Moment::parse(&gap.closed_at, now)),
-        open_for: open_for(&gap.since, time(&gap.closed_at)),
-    });
-    let all = set.gaps.len() + set.closed_gaps.len();
-    let rows: Vec<GapRow> = open.chain(closed).take(most).collect();
-    let more = all - rows.len();
-    (rows, more)
 }
 
 /// A gap, or some that are drawn as one.
@@ -159,7 +96,7 @@ impl Scale {
     /// A stretch, at least that wide; `None`: it is outside.
     fn stretch(
         &self,
-        knowledge: Knowledge,
+        class: &'static str,
         (from, until): (DateTime<Utc>, DateTime<Utc>),
         least: i64,
         title: String,
@@ -171,7 +108,7 @@ impl Scale {
         let width = (until - from).max(least);
         let x = from.min(WIDTH - width);
         (width > 0).then(|| Stretch {
-            class: knowledge.class(),
+            class,
             x,
             width,
             title,
@@ -194,13 +131,13 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
     let scale = Scale { begins, ends: now };
     let mut stretches = Vec::new();
     let mut is_merged = false;
-    let mut draw = |knowledge, gaps: Vec<Drawn>, stretches: &mut Vec<Stretch>| {
+    let mut draw = |class, gaps: Vec<Drawn>, stretches: &mut Vec<Stretch>| {
         let is_there = |gap: &Drawn| gap.until >= begins && gap.from <= now;
         let gaps: Vec<Drawn> = gaps.into_iter().filter(is_there).collect();
         is_merged |= gaps.len() > MOST_DRAWN;
         let drawn = merge(gaps, MOST_DRAWN).into_iter();
         stretches.extend(
-            drawn.filter_map(|it| scale.stretch(knowledge, (it.from, it.until), LEAST, it.title)),
+            drawn.filter_map(|it| scale.stretch(class, (it.from, it.until), LEAST, it.title)),
         );
     };
     // Before the baseline nothing is proven. What the gaps leave of the time before the newest document is covered.
@@ -209,7 +146,7 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
     if let Some(until) = covered_until {
         let title = "every change is known".to_owned();
         let from = begins.min(until);
-        stretches.extend(scale.stretch(Knowledge::Covered, (from, until), 0, title));
+        stretches.extend(scale.stretch("covered", (from, until), 0, title));
     }
     // A quiet Source has stated nothing since: that is no hole.
     let checked = set.last_request_at.as_deref().and_then(time);
@@ -219,7 +156,7 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
     {
         let title = "checked: nothing new".to_owned();
         let from = begins.max(from);
-        stretches.extend(scale.stretch(Knowledge::Covered, (from, until), 0, title));
+        stretches.extend(scale.stretch("covered", (from, until), 0, title));
     }
     let closed = set.closed_gaps.iter().filter_map(|gap| {
         let (reason, closed_at) = (&gap.reason, &gap.closed_at);
@@ -233,7 +170,7 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
             ),
         })
     });
-    draw(Knowledge::Closed, closed.collect(), &mut stretches);
+    draw("closed", closed.collect(), &mut stretches);
     let open = open.into_iter().map(|(from, until, gap)| Drawn {
         from,
         until,
@@ -243,7 +180,7 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
             gap.reason, gap.from, gap.until, gap.since
         ),
     });
-    draw(Knowledge::Gap, open.collect(), &mut stretches);
+    draw("gap", open.collect(), &mut stretches);
     let mut summary = summary(set, covered_until, now);
     if is_merged {
         summary += " They are too many to be drawn: neighbours are drawn as one.";
@@ -372,31 +309,6 @@ mod tests {
             &[("covered", 0, 1000), ("gap", 47, 48), ("gap", 761, 48)],
         );
         assert_eq!(strip.begins.iso, rfc3339(at(-1100)));
-    }
-
-    #[test]
-    fn gaps_are_listed_open_ones_first() {
-        let set = set(Some(900), &[(1, 2)], &[(3, 4), (5, 6)]);
-        let (rows, more) = gap_rows(&set, 9, at(10));
-        assert_eq!(more, 0);
-        let (first, more) = gap_rows(&set, 1, at(10));
-        assert_eq!((first.as_slice(), more), (&rows[..1], 2));
-        let found: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                (
-                    row.from.iso.clone(),
-                    row.closed_at.is_some(),
-                    row.open_for.as_str(),
-                )
-            })
-            .collect();
-        let expected = [
-            (rfc3339(at(1)), false, "8 s"),
-            (rfc3339(at(5)), true, "7 s"),
-            (rfc3339(at(3)), true, "7 s"),
-        ];
-        assert_eq!(found, expected);
     }
 
     #[test]
