@@ -661,8 +661,10 @@ impl Operations for Engine {
     }
 
     fn metrics(&self, status: &Status) -> Result<String, StatusError> {
-        exposition(status, &self.counters)
-            .map_err(|error| StatusError::new(error.code(), error.to_string(), clock::now().wall))
+        exposition(status, &self.counters).map_err(|error| {
+            let message = format!("the metrics cannot be encoded: {error}");
+            StatusError::new("metrics", message, clock::now().wall)
+        })
     }
 
     fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool {
