@@ -5,6 +5,7 @@
 //! Must not know any module but the protocol.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures_util::future::BoxFuture;
@@ -659,6 +660,19 @@ pub struct Activity {
     pub day: Vec<AppliedCounts>,
 }
 
+/// How long after a change it was applied, where a document of changes has announced it: the `origin`. What a list states may have
+/// happened long before the mirror was begun. The Source's clock may be ahead of ours.
+#[must_use]
+pub fn apply_delay(
+    origin: &str,
+    changed_at: Option<DateTime<Utc>>,
+    applied_at: DateTime<Utc>,
+) -> Option<Duration> {
+    let is_announced = matches!(origin, "notification" | "change-list" | "change-dump");
+    let changed_at = changed_at.filter(|_| is_announced)?;
+    Some((applied_at - changed_at).to_std().unwrap_or_default())
+}
+
 /// A page of a list of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -844,6 +858,24 @@ pub fn rfc3339(time: DateTime<Utc>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delay_is_known_of_announced_changes_only() {
+        let at = |seconds| DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds);
+        let second = Some(Duration::from_secs(1));
+        for (origin, changed_at, expected) in [
+            ("notification", Some(at(4)), second),
+            ("change-list", Some(at(4)), second),
+            ("change-dump", Some(at(4)), second),
+            ("notification", Some(at(6)), Some(Duration::ZERO)),
+            ("notification", None, None),
+            ("resource-list", Some(at(4)), None),
+            ("resource-dump", Some(at(4)), None),
+            ("audit", Some(at(4)), None),
+        ] {
+            assert_eq!(apply_delay(origin, changed_at, at(5)), expected, "{origin}");
+        }
+    }
 
     #[test]
     fn long_message_is_cut_and_on_one_line() {

@@ -5,6 +5,7 @@
 //! only shown: the templates escape it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -12,7 +13,9 @@ use super::chart::{Chart, charts};
 use super::display::{Moment, counted, duration, resource_page, source_page, time};
 use super::forms::Caller;
 use super::strip::{Strip, strip};
-use crate::status::{Activity, ClosedGapStatus, GapStatus, SetStatus, SourceStatus, Status};
+use crate::status::{
+    Activity, ClosedGapStatus, GapStatus, SetStatus, SourceStatus, Status, apply_delay,
+};
 use crate::store::{FeedEntry, ResourceView};
 
 /// How many attentions a page shows.
@@ -167,24 +170,20 @@ impl<'a> Shell<'a> {
         (!is_whole).then(|| self.at(&activity.since))
     }
 
-    /// How long after a change it was applied. What a list states may have happened long before the mirror was begun. The Source's clock
-    /// may be ahead of ours.
+    /// How long after a change it was applied.
     pub(super) fn delay(&self, entry: &FeedEntry) -> Option<String> {
-        let is_listed = matches!(
-            entry.origin.as_str(),
-            "resource-list" | "resource-dump" | "audit"
-        );
-        let changed_at = entry.changed_at.filter(|_| !is_listed)?.to_datetime();
-        Some(delay_text(entry.applied_at - changed_at))
+        let changed_at = entry.changed_at.map(|time| time.to_datetime());
+        let delay = apply_delay(&entry.origin, changed_at, entry.applied_at);
+        delay.map(delay_text)
     }
 }
 
-fn delay_text(delay: TimeDelta) -> String {
-    let milliseconds = delay.num_milliseconds().max(0);
+fn delay_text(delay: Duration) -> String {
+    let milliseconds = delay.as_millis();
     match milliseconds {
         ..1000 => format!("{milliseconds} ms"),
         1000..10_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
-        _ => duration(milliseconds / 1000),
+        _ => duration(delay.as_secs().cast_signed()),
     }
 }
 
@@ -497,12 +496,12 @@ mod tests {
     #[test]
     fn delays_are_short_texts() {
         for (milliseconds, expected) in [
-            (-5, "0 ms"),
+            (0, "0 ms"),
             (999, "999 ms"),
             (1250, "1.2 s"),
             (65_000, "1 min 5 s"),
         ] {
-            let delay = TimeDelta::milliseconds(milliseconds);
+            let delay = Duration::from_millis(milliseconds);
             assert_eq!(delay_text(delay), expected);
         }
     }
