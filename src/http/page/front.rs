@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::answer::{database_failed, not_rendered, operation_failed, page, wants_page};
+use super::answer::{not_rendered, operation_failed, page, wants_page};
 use super::forms::{Caller, Done};
 use super::state::PageState;
 use super::text::FrontText;
@@ -56,10 +56,9 @@ pub(super) async fn front_page(
 }
 
 async fn as_page(state: &PageState, status: &Status, done: &Done) -> Response {
-    let newest = state.store.newest_changes(FeedSearch::newest(CHANGES));
-    let newest = match newest.await {
+    let newest = match state.changes(ROOT, FeedSearch::newest(CHANGES)).await {
         Ok(newest) => newest,
-        Err(error) => return database_failed(ROOT, &error),
+        Err(failed) => return failed,
     };
     let (attention, more_attention) = first(status.attentions(), ATTENTIONS);
     let (sources, more_sources) = ranked_sources(status);

@@ -7,7 +7,7 @@ use axum::response::Response;
 use resyncd_core::ResourceUri;
 use serde::Deserialize;
 
-use super::answer::{database_failed, error_page, operation_failed, page};
+use super::answer::{database_failed, error_page, page};
 use super::display::resource_page as page_of;
 use super::forms::Caller;
 use super::state::PageState;
@@ -44,33 +44,26 @@ struct ResourcePage<'a> {
 pub(super) async fn resource_page(
     State(state): State<PageState>,
     Query(query): Query<PageQuery>,
-) -> Response {
+) -> Result<Response, Response> {
     let stated = query.uri.as_deref().map(str::trim);
     let Some(uri) = stated.and_then(|uri| ResourceUri::parse(uri).ok()) else {
         let message = "The http or https URI of a resource is needed.";
-        return error_page(StatusCode::BAD_REQUEST, ROOT, "bad-uri", message);
+        return Err(error_page(
+            StatusCode::BAD_REQUEST,
+            ROOT,
+            "bad-uri",
+            message,
+        ));
     };
-    let status = match state.operations.status().await {
-        Ok(status) => status,
-        Err(error) => return operation_failed(ROOT, &error),
-    };
+    let status = state.status(ROOT).await?;
     let search = FeedSearch {
         uri: Some(uri.clone()),
         before: query.before,
         ..FeedSearch::newest(CHANGES)
     };
-    let found = match state.store.resource(&uri).await {
-        Ok(view) => state
-            .store
-            .newest_changes(search)
-            .await
-            .map(|it| (view, it)),
-        Err(error) => Err(error),
-    };
-    let (view, newest) = match found {
-        Ok(found) => found,
-        Err(error) => return database_failed(ROOT, &error),
-    };
+    let view = state.store.resource(&uri).await;
+    let view = view.map_err(|error| database_failed(ROOT, &error))?;
+    let newest = state.changes(ROOT, search).await?;
     let code = if view.is_none() && newest.entries.is_empty() && newest.next.is_none() {
         StatusCode::NOT_FOUND
     } else {
@@ -86,5 +79,5 @@ pub(super) async fn resource_page(
         older: older.map(|seq| format!("{}&before={seq}", page_of(ROOT, uri.as_str()))),
         is_older: query.before.is_some(),
     };
-    page(code, &template)
+    Ok(page(code, &template))
 }

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::answer::{database_failed, operation_failed, page, unknown_source};
+use super::answer::{operation_failed, page, unknown_source};
 use super::display::source_page as page_of;
 use super::forms::{Caller, Done};
 use super::state::PageState;
@@ -72,27 +72,20 @@ pub(super) async fn source_page(
     Query(done): Query<Done>,
     Query(query): Query<SourceQuery>,
     headers: HeaderMap,
-) -> Response {
-    let status = match state.operations.status().await {
-        Ok(status) => status,
-        Err(error) => return operation_failed(ROOT, &error),
-    };
+) -> Result<Response, Response> {
+    let status = state.status(ROOT).await?;
     let found = status.sources.iter().find(|source| source.name == name);
     let waiting = waiting(&state, &name).await;
-    let (source, (failed, held)) = match (found, waiting) {
-        (_, Err(error)) => return operation_failed(ROOT, &error),
-        (Some(source), Ok(Some(waiting))) => (source, waiting),
-        _ => return unknown_source(ROOT, &name),
-    };
+    let waiting = waiting.map_err(|error| operation_failed(ROOT, &error))?;
+    let (source, (failed, held)) = found
+        .zip(waiting)
+        .ok_or_else(|| unknown_source(ROOT, &name))?;
     let search = FeedSearch {
         source: Some(name.clone()),
         before: query.before,
         ..FeedSearch::newest(CHANGES)
     };
-    let newest = match state.store.newest_changes(search).await {
-        Ok(newest) => newest,
-        Err(error) => return database_failed(ROOT, &error),
-    };
+    let newest = state.changes(ROOT, search).await?;
     let (attention, more_attention) = first(source.attentions(), ATTENTIONS);
     let (failed, more_failed) = first(failed, ROWS);
     let (held, more_held) = first(held, ROWS);
@@ -114,5 +107,5 @@ pub(super) async fn source_page(
         older: older.map(|seq| format!("{}?before={seq}", page_of(ROOT, &name))),
         is_older: query.before.is_some(),
     };
-    page(StatusCode::OK, &template)
+    Ok(page(StatusCode::OK, &template))
 }

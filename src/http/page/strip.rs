@@ -107,7 +107,7 @@ impl Scale {
         let (from, until) = (self.place(from), self.place(until));
         let width = (until - from).max(least);
         let x = from.min(WIDTH - width);
-        (width > 0).then(|| Stretch {
+        (width > 0).then_some(Stretch {
             class,
             x,
             width,
@@ -118,11 +118,33 @@ impl Scale {
 
 /// The strip of a set for this length of time up to now, and further back if a gap is open there.
 pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> Strip {
-    let gaps = set.gaps.iter();
-    let open: Vec<_> = gaps
-        .filter_map(|gap| Some((time(&gap.from)?, time(&gap.until)?, gap)))
-        .collect();
-    let oldest = open.iter().map(|(from, ..)| *from).min();
+    let drawn = |from: &str, until: &str, title: String| {
+        let (from, until) = (time(from)?, time(until)?);
+        Some(Drawn {
+            from,
+            until,
+            gaps: 1,
+            title,
+        })
+    };
+    let open = set.gaps.iter().filter_map(|gap| {
+        let (from, until) = (&gap.from, &gap.until);
+        let title = format!(
+            "missing: {}, {from} to {until}; open since {}",
+            gap.reason, gap.since
+        );
+        drawn(from, until, title)
+    });
+    let open: Vec<Drawn> = open.collect();
+    let closed = set.closed_gaps.iter().filter_map(|gap| {
+        let (from, until) = (&gap.from, &gap.until);
+        let title = format!(
+            "was missing: {}, {from} to {until}; closed at {}",
+            gap.reason, gap.closed_at
+        );
+        drawn(from, until, title)
+    });
+    let oldest = open.iter().map(|gap| gap.from).min();
     let begins = match oldest.filter(|&oldest| oldest < now - length) {
         // With something before it, so that it is seen to begin.
         Some(oldest) => oldest - (now - oldest) / 20,
@@ -158,29 +180,8 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
         let from = begins.max(from);
         stretches.extend(scale.stretch("covered", (from, until), 0, title));
     }
-    let closed = set.closed_gaps.iter().filter_map(|gap| {
-        let (reason, closed_at) = (&gap.reason, &gap.closed_at);
-        Some(Drawn {
-            from: time(&gap.from)?,
-            until: time(&gap.until)?,
-            gaps: 1,
-            title: format!(
-                "was missing: {reason}, {} to {}; closed at {closed_at}",
-                gap.from, gap.until
-            ),
-        })
-    });
     draw("closed", closed.collect(), &mut stretches);
-    let open = open.into_iter().map(|(from, until, gap)| Drawn {
-        from,
-        until,
-        gaps: 1,
-        title: format!(
-            "missing: {}, {} to {}; open since {}",
-            gap.reason, gap.from, gap.until, gap.since
-        ),
-    });
-    draw("gap", open.collect(), &mut stretches);
+    draw("gap", open, &mut stretches);
     let mut summary = summary(set, covered_until, now);
     if is_merged {
         summary += " They are too many to be drawn: neighbours are drawn as one.";
@@ -200,7 +201,6 @@ fn summary(set: &SetStatus, covered_until: Option<DateTime<Utc>>, now: DateTime<
     let until = Moment::of(until, now);
     let closed = match set.closed_gaps.len() {
         0 => String::new(),
-        1 => ", 1 closed".to_owned(),
         closed => format!(", {closed} closed"),
     };
     let open = match set.gaps.len() {
