@@ -91,7 +91,8 @@ impl<'a> Shell<'a> {
         let SourceStatus { name, sets, .. } = source;
         let mut address = format!("{}sources/{name}/{action}{}", self.root, self.page.query());
         if matches!(action, "approve" | "reject") {
-            // What is held back after the page was made is not decided by whoever has read it. Where nothing was counted nothing is decided.
+            // What is held back after the page was made is not decided by whoever has read it. Where nothing was counted nothing is
+            // decided.
             address += &format!("&through={}", source.held_through().unwrap_or(0));
         }
         let warning = (action == "approve").then(|| {
