@@ -285,7 +285,7 @@ impl Operations for NoSources {
 
     fn metrics(&self, status: &Status) -> Result<String, StatusError> {
         exposition(status, &Counters::default())
-            .map_err(|error| StatusError::new(error.code(), error.to_string(), Default::default()))
+            .map_err(|error| StatusError::new("metrics", error.to_string(), Default::default()))
     }
 
     fn unwritable_mirror(&self) -> Option<(String, StatusError)> {

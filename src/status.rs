@@ -5,6 +5,7 @@
 //! Must not know any module but the protocol.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures_util::future::BoxFuture;
@@ -45,14 +46,24 @@ pub struct Status {
     pub refused: BTreeMap<String, u64>,
 }
 
+/// What waits for a person, with the Source and the set that it is about; `None`: it is about the daemon, or the Source as a whole.
+pub type AttentionOf<'a> = (
+    Option<&'a SourceStatus>,
+    Option<&'a SetStatus>,
+    &'a Attention,
+);
+
 impl Status {
+    /// What waits for a person: of the daemon first, then of each Source and its sets.
+    pub fn attentions(&self) -> impl Iterator<Item = AttentionOf<'_>> {
+        let of_daemon = self.attention.iter().map(|found| (None, None, found));
+        of_daemon.chain(self.sources.iter().flat_map(SourceStatus::attentions))
+    }
+
     /// Whether anything waits for a person.
     #[must_use]
     pub fn needs_attention(&self) -> bool {
-        let has_any = |source: &SourceStatus| {
-            !source.attention.is_empty() || source.sets.iter().any(|set| !set.attention.is_empty())
-        };
-        !self.attention.is_empty() || self.sources.iter().any(has_any)
+        self.attentions().next().is_some()
     }
 }
 
@@ -238,6 +249,17 @@ pub struct VersionError {
 }
 
 impl SourceStatus {
+    /// What of the Source waits for a person, and then what of its sets does.
+    pub fn attentions(&self) -> impl Iterator<Item = AttentionOf<'_>> {
+        let of_source = self.attention.iter();
+        let of_source = of_source.map(move |found| (Some(self), None, found));
+        let of_sets = self.sets.iter().flat_map(move |set| {
+            let of_set = set.attention.iter();
+            of_set.map(move |found| (Some(self), Some(set), found))
+        });
+        of_source.chain(of_sets)
+    }
+
     /// The number up to which the deletions of its sets are held back that this status counts; `None`: it has no set. The sets may
     /// be of different moments: what was held back between them is left out.
     #[must_use]
@@ -260,7 +282,7 @@ impl SetStatus {
 }
 
 /// The status of a hook.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookStatus {
     /// Its name among the hooks of the Source.
     pub name: String,
@@ -286,6 +308,19 @@ pub struct HookStatus {
     pub next_try_at: Option<String>,
     /// Whether its receiver wants no further requests: it is not tried again before it is changed, or the daemon started.
     pub stopped: bool,
+}
+
+impl HookStatus {
+    /// `stopped`, `failing`, `running` or `waiting`.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match (self.failing_since.is_some(), self.running) {
+            _ if self.stopped => "stopped",
+            (true, _) => "failing",
+            (false, true) => "running",
+            (false, false) => "waiting",
+        }
+    }
 }
 
 /// The status of a set of resources.
@@ -625,6 +660,19 @@ pub struct Activity {
     pub day: Vec<AppliedCounts>,
 }
 
+/// How long after a change it was applied, where a document of changes has announced it: the `origin`. What a list states may have
+/// happened long before the mirror was begun. The Source's clock may be ahead of ours.
+#[must_use]
+pub fn apply_delay(
+    origin: &str,
+    changed_at: Option<DateTime<Utc>>,
+    applied_at: DateTime<Utc>,
+) -> Option<Duration> {
+    let is_announced = matches!(origin, "notification" | "change-list" | "change-dump");
+    let changed_at = changed_at.filter(|_| is_announced)?;
+    Some((applied_at - changed_at).to_std().unwrap_or_default())
+}
+
 /// A page of a list of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -810,6 +858,24 @@ pub fn rfc3339(time: DateTime<Utc>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delay_is_known_of_announced_changes_only() {
+        let at = |seconds| DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds);
+        let second = Some(Duration::from_secs(1));
+        for (origin, changed_at, expected) in [
+            ("notification", Some(at(4)), second),
+            ("change-list", Some(at(4)), second),
+            ("change-dump", Some(at(4)), second),
+            ("notification", Some(at(6)), Some(Duration::ZERO)),
+            ("notification", None, None),
+            ("resource-list", Some(at(4)), None),
+            ("resource-dump", Some(at(4)), None),
+            ("audit", Some(at(4)), None),
+        ] {
+            assert_eq!(apply_delay(origin, changed_at, at(5)), expected, "{origin}");
+        }
+    }
 
     #[test]
     fn long_message_is_cut_and_on_one_line() {

@@ -43,12 +43,8 @@ fn line(status: &Status) -> String {
     let failing = sources.iter().filter(|source| is_failing(source));
     let failing: Vec<&str> = failing.map(|source| source.name.as_str()).collect();
     append(&mut line, "failing", &failing);
-    let of_sources = sources.iter().flat_map(|source| &source.attention);
-    let of_daemon = status.attention.iter();
-    let attention = of_daemon
-        .chain(of_sources)
-        .chain(sets().flat_map(|set| &set.attention));
-    let codes: BTreeSet<&str> = attention.map(|found| found.code.as_str()).collect();
+    let codes = status.attentions().map(|(_, _, found)| found.code.as_str());
+    let codes: BTreeSet<&str> = codes.collect();
     let codes: Vec<&str> = codes.into_iter().collect();
     append(&mut line, "attention", &codes);
     line

@@ -1,5 +1,7 @@
-//! The status as text: what waits for a person, then a table of the Sources, or all details of a single one.
+//! The status as text: what waits for a person, then a table of the Sources, or all details of a single one. The template
+//! `templates/status.txt` has the lines; here is how they are sorted, wrapped and coloured.
 
+use askama::Template;
 use chrono::{DateTime, Utc};
 use indicatif::HumanBytes;
 
@@ -7,8 +9,7 @@ use super::colours::Colours;
 use super::human::{cut, short_time, with_age, wrapped};
 use super::up_to_date::{checked, up_to_date};
 use crate::status::{
-    Attention, ChannelStatus, CountedError, FormerSource, HookStatus, HostStatus, OddityStatus,
-    SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus, VersionsStatus,
+    Attention, CountedError, OddityStatus, SetStatus, SourceStatus, Status, StatusError,
 };
 
 /// The number of columns that a table, and a sentence, have at most.
@@ -19,78 +20,156 @@ const STATE: usize = 11;
 
 /// What is printed for people. A single Source has all its details, several have a line each.
 pub(super) fn status_text(status: &Status, colours: Colours) -> String {
-    let now = status.now.parse().ok();
-    let mut lines = attention_lines(status, now, colours);
-    lines.extend(restart_lines(status));
-    if !lines.is_empty() {
-        lines.push(String::new());
-    }
-    match &status.sources[..] {
-        [source] => lines.extend(source_lines(source, now, colours)),
-        sources => lines.extend(table(sources, now, colours)),
-    }
-    for channel in &status.unfollowed {
-        lines.extend(unfollowed_lines(channel));
-    }
-    for former in &status.former_sources {
-        lines.extend(former_lines(former));
-    }
-    for host in &status.hosts {
-        lines.extend(slowed_lines(host));
-    }
-    lines.push(String::new());
-    lines.join("\n")
+    let text = StatusText {
+        status,
+        now: status.now.parse().ok(),
+        colours,
+    };
+    let text = text.render();
+    text.unwrap_or_else(|error| format!("the status cannot be shown: {error}\n"))
 }
 
-/// What waits for a person, with the next step.
-fn attention_lines(status: &Status, now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut add = |subject: &str, of_set: &str, found: &Attention| {
-        let Attention {
-            code,
-            message,
-            since,
-            next_step,
-        } = found;
-        let since = with_age(since, now);
+#[derive(Template)]
+#[template(path = "status.txt")]
+struct StatusText<'a> {
+    status: &'a Status,
+    /// When the status was requested; `None`: that can't be read.
+    now: Option<DateTime<Utc>>,
+    colours: Colours,
+}
+
+impl<'a> StatusText<'a> {
+    /// The lines of what waits for a person, with the next step.
+    fn attention(
+        &self,
+        source: &Option<&SourceStatus>,
+        set: &Option<&SetStatus>,
+        found: &Attention,
+    ) -> String {
+        let Attention { code, message, .. } = found;
+        let subject = source.map_or_else(String::new, |source| format!("{}: ", source.name));
+        let of_set = set.map_or_else(String::new, |set| format!(" ({})", set.capability_list));
+        let since = self.age(&found.since);
         let text = format!("{subject}{message}{of_set} [{code}, since {since}]");
-        let text = wrapped(&text, "! ", WIDTH).into_iter();
-        lines.extend(text.map(|line| colours.alarm(&line)));
-        lines.extend(wrapped(next_step, "  ", WIDTH));
-    };
-    for found in &status.attention {
-        add("", "", found);
+        let alarm = wrapped(&text, "! ", WIDTH);
+        let alarm = alarm.iter().map(|line| self.colours.alarm(line) + "\n");
+        alarm
+            .chain([self.wrapped(&found.next_step, "  ")])
+            .collect()
     }
-    for source in &status.sources {
-        let of_source = source.attention.iter().map(|found| (None, found));
-        let of_sets = source.sets.iter().flat_map(|set| {
-            let list = Some(set.capability_list.as_str());
-            set.attention.iter().map(move |found| (list, found))
-        });
-        for (set, found) in of_source.chain(of_sets) {
-            let of_set = set.map_or_else(String::new, |set| format!(" ({set})"));
-            add(&format!("{}: ", source.name), &of_set, found);
+
+    /// The lines of a text.
+    fn wrapped(&self, text: &str, first: &str) -> String {
+        wrapped(text, first, WIDTH).join("\n") + "\n"
+    }
+
+    fn error(&self, error: &StatusError, indent: &str) -> String {
+        let StatusError { code, message, at } = error;
+        self.wrapped(&format!("{message} [{code}, {at}]"), &format!("{indent}! "))
+    }
+
+    fn notice(&self, notice: &CountedError, indent: &str) -> String {
+        let CountedError { code, message, .. } = notice;
+        self.wrapped(&format!("{message} [{code}]"), &format!("{indent}- "))
+    }
+
+    /// The keys that a reload could not apply.
+    fn restart(&self, keys: &[String]) -> String {
+        self.wrapped(&format!("restart to apply: {}", keys.join(", ")), "- ")
+    }
+
+    /// A time, with its distance from now.
+    fn age(&self, time: &str) -> String {
+        with_age(time, self.now)
+    }
+
+    fn known_age(&self, time: &Option<String>) -> String {
+        let time = time.as_deref();
+        time.map_or_else(|| "not known".to_owned(), |time| self.age(time))
+    }
+
+    fn up_to_date(&self, set: &SetStatus) -> String {
+        up_to_date(set, self.now) + &checked(set, self.now)
+    }
+
+    fn state(&self, state: &str) -> String {
+        self.colours.state(state, state)
+    }
+
+    fn bytes(&self, bytes: &u64) -> HumanBytes {
+        HumanBytes(*bytes)
+    }
+
+    /// The Source whose details are shown.
+    fn single(&self) -> Option<&'a SourceStatus> {
+        match &self.status.sources[..] {
+            [source] => Some(source),
+            _ => None,
         }
     }
-    lines
-}
 
-/// The keys that a reload could not apply.
-fn restart_lines(status: &Status) -> Vec<String> {
-    match &status.configuration.restart_required[..] {
-        [] => Vec::new(),
-        keys => wrapped(
-            &format!("restart to apply: {}", keys.join(", ")),
-            "- ",
-            WIDTH,
-        ),
+    /// The Sources, those first that fail or wait for a person.
+    fn sources(&self) -> Vec<&'a SourceStatus> {
+        let mut sources: Vec<&SourceStatus> = self.status.sources.iter().collect();
+        sources.sort_by_key(|source| !needs_attention(source));
+        sources
     }
-}
 
-/// Those that `fails` is true for, and then the others.
-fn failures_first<T>(all: &[T], fails: fn(&T) -> bool) -> impl Iterator<Item = &T> {
-    let failing = all.iter().filter(move |&one| fails(one));
-    failing.chain(all.iter().filter(move |&one| !fails(one)))
+    /// The sets of a Source, those first that fail or wait for a person.
+    fn sets(&self, source: &'a SourceStatus) -> Vec<&'a SetStatus> {
+        let mut sets: Vec<&SetStatus> = source.sets.iter().collect();
+        sets.sort_by_key(|set| !set_needs_attention(set));
+        sets
+    }
+
+    /// The current errors of a Source and of its sets.
+    fn errors(&self, source: &'a SourceStatus) -> impl Iterator<Item = &'a StatusError> {
+        let of_sets = source.sets.iter().filter_map(|set| set.error.as_ref());
+        source.error.iter().chain(of_sets)
+    }
+
+    /// Whether an error of a set is another one than its most severe one, which is shown by itself.
+    fn is_other(&self, set: &SetStatus, error: &CountedError) -> bool {
+        let shown = set.error.as_ref();
+        shown.is_none_or(|shown| shown.code != error.code)
+    }
+
+    fn is_of_one_document(one: &OddityStatus, next: &OddityStatus) -> bool {
+        one.document == next.document
+    }
+
+    /// The row of a Source: its sets together. The state is that of the Source unless it is `ok`, otherwise the worst of its sets; it is
+    /// as far behind as the set that is the farthest behind, which may not be known.
+    fn source_row(&self, source: &SourceStatus) -> String {
+        let sets = &source.sets;
+        let sum = |number: fn(&SetStatus) -> u64| sets.iter().map(number).sum::<u64>();
+        let worst = sets.iter().map(|set| set.state.as_str());
+        let worst = worst.min_by_key(|state| badness(state)).unwrap_or("ok");
+        let state = match source.state.as_str() {
+            "ok" => worst,
+            state => state,
+        };
+        let behind = sets.iter().map(|set| set.behind(self.now));
+        let behind = behind.max_by_key(|behind| (behind.is_none(), *behind));
+        let behind = behind.flatten().map(short_time);
+        let numbers = [
+            &sum(|set| set.resources).to_string(),
+            &HumanBytes(sum(|set| set.bytes)).to_string(),
+            &sum(|set| set.pending).to_string(),
+            &sum(|set| set.failed).to_string(),
+            behind.as_deref().unwrap_or("-"),
+        ];
+        // Colours count as characters.
+        let state = self.colours.state(state, &format!("{state:STATE$}"));
+        self.row(&cut(&source.name, NAME), state, &numbers)
+    }
+
+    fn row(&self, name: &str, state: String, numbers: &[&str; 5]) -> String {
+        let [resources, size, pending, failed, behind] = numbers;
+        format!(
+            "{name:NAME$} {state:STATE$} {resources:>11} {size:>10} {pending:>8} {failed:>7} {behind:>7}"
+        )
+    }
 }
 
 /// Whether a Source, or one of its sets, fails or waits for a person.
@@ -103,85 +182,6 @@ fn set_needs_attention(set: &SetStatus) -> bool {
     matches!(set.state.as_str(), "failing" | "gap") || !set.attention.is_empty()
 }
 
-/// One line per Source, and below it its errors.
-fn table(sources: &[SourceStatus], now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
-    let mut lines = vec![row([
-        &format!("{:NAME$}", "SOURCE"),
-        &format!("{:STATE$}", "STATE"),
-        "RESOURCES",
-        "SIZE",
-        "PENDING",
-        "FAILED",
-        "BEHIND",
-    ])];
-    for source in failures_first(sources, needs_attention) {
-        let SourceTotals {
-            state,
-            resources,
-            bytes,
-            pending,
-            failed,
-            behind,
-        } = SourceTotals::of(source, now);
-        lines.push(row([
-            &format!("{:NAME$}", cut(&source.name, NAME)),
-            &colours.state(state, &format!("{state:STATE$}")),
-            &resources.to_string(),
-            &HumanBytes(bytes).to_string(),
-            &pending.to_string(),
-            &failed.to_string(),
-            behind.as_deref().unwrap_or("-"),
-        ]));
-        let of_sets = source.sets.iter().filter_map(|set| set.error.as_ref());
-        for error in source.error.iter().chain(of_sets) {
-            lines.extend(error_lines(Some(error), "  "));
-        }
-    }
-    lines.push(String::new());
-    lines.push("resyncd status NAME prints the details of a Source.".to_owned());
-    lines
-}
-
-/// Name and state have their widths already: colours count as characters.
-fn row([name, state, resources, size, pending, failed, behind]: [&str; 7]) -> String {
-    format!("{name} {state} {resources:>11} {size:>10} {pending:>8} {failed:>7} {behind:>7}")
-}
-
-/// The sets of a Source together.
-struct SourceTotals<'a> {
-    /// That of the Source unless it is `ok`, otherwise the worst of its sets.
-    state: &'a str,
-    resources: u64,
-    bytes: u64,
-    pending: u64,
-    failed: u64,
-    /// How far the set is behind that is the farthest behind; `None`: of one that is not known.
-    behind: Option<String>,
-}
-
-impl<'a> SourceTotals<'a> {
-    fn of(source: &'a SourceStatus, now: Option<DateTime<Utc>>) -> Self {
-        let sets = &source.sets;
-        let state = match source.state.as_str() {
-            "ok" => {
-                let worst = sets.iter().map(|set| set.state.as_str());
-                worst.min_by_key(|state| badness(state)).unwrap_or("ok")
-            }
-            state => state,
-        };
-        let behind = sets.iter().map(|set| set.behind(now));
-        let behind = behind.max_by_key(|behind| (behind.is_none(), *behind));
-        Self {
-            state,
-            resources: sets.iter().map(|set| set.resources).sum(),
-            bytes: sets.iter().map(|set| set.bytes).sum(),
-            pending: sets.iter().map(|set| set.pending).sum(),
-            failed: sets.iter().map(|set| set.failed).sum(),
-            behind: behind.flatten().map(short_time),
-        }
-    }
-}
-
 /// The order of the states of sets, the worst first.
 fn badness(state: &str) -> usize {
     let order = ["failing", "gap", "baseline", "catching-up", "in-sync"];
@@ -189,308 +189,22 @@ fn badness(state: &str) -> usize {
     place.unwrap_or(0)
 }
 
-fn source_lines(
-    source: &SourceStatus,
-    now: Option<DateTime<Utc>>,
-    colours: Colours,
-) -> Vec<String> {
-    let SourceStatus {
-        name,
-        state,
-        url,
-        mirror,
-        ..
-    } = source;
-    let state = colours.state(state, state);
-    let mut lines = vec![format!("{name}: {state} ({url} → {mirror})")];
-    lines.extend(failing_line(
-        [
-            &source.failing_since,
-            &source.last_request_at,
-            &source.next_try_at,
-        ],
-        "  ",
-        now,
-    ));
-    lines.extend(error_lines(source.error.as_ref(), "  "));
-    lines.extend(notice_lines(&source.notices, "  "));
-    lines.extend(described_by(&source.describedby, "  "));
-    for hook in &source.hooks {
-        lines.extend(hook_lines(hook, now, colours));
-    }
-    if let Some(versions) = &source.versions {
-        let VersionsStatus {
-            folder,
-            pending,
-            failed,
-            error,
-        } = versions;
-        lines.push(format!(
-            "  versions in {folder}: {pending} pending, {failed} given up"
-        ));
-        lines.extend(error_lines(error.as_ref(), "    "));
-    }
-    for set in failures_first(&source.sets, set_needs_attention) {
-        lines.extend(set_lines(set, now, colours));
-    }
-    lines
-}
-
-/// Since when a Source or a set fails, when it was asked last, and when it is tried next.
-fn failing_line(
-    [since, last, next]: [&Option<String>; 3],
-    indent: &str,
-    now: Option<DateTime<Utc>>,
-) -> Option<String> {
-    let since = with_age(since.as_deref()?, now);
-    let shown = |time: &Option<String>| {
-        let time = time.as_deref();
-        time.map_or_else(|| "not known".to_owned(), |time| with_age(time, now))
-    };
-    let (last, next) = (shown(last), shown(next));
-    Some(format!(
-        "{indent}failing since {since}; last asked {last}; next try {next}"
-    ))
-}
-
-fn hook_lines(hook: &HookStatus, now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
-    let HookStatus { name, kind, .. } = hook;
-    let state = match (&hook.failing_since, hook.running) {
-        _ if hook.stopped => colours.state("stopped", "stopped"),
-        (Some(since), _) => {
-            let failing = colours.state("failing", "failing");
-            format!("{failing} since {}", with_age(since, now))
-        }
-        (None, true) => "running".to_owned(),
-        (None, false) => "waiting".to_owned(),
-    };
-    let position = hook.position.map_or_else(
-        || "no position yet".to_owned(),
-        |position| {
-            let behind = hook.behind.unwrap_or_default();
-            format!("position {position}, {behind} entries of the feed behind")
-        },
-    );
-    let mut lines = vec![format!("  hook {name} ({kind}): {state}; {position}")];
-    lines.extend(error_lines(hook.error.as_ref(), "    "));
-    lines
-}
-
-fn set_lines(set: &SetStatus, now: Option<DateTime<Utc>>, colours: Colours) -> Vec<String> {
-    let state = colours.state(&set.state, &set.state);
-    let mut lines = vec![
-        format!("  {}", set.capability_list),
-        format!("    {state}, {}{}", up_to_date(set, now), checked(set, now)),
-        format!(
-            "    {} resources, {}; {} pending, {} failed, {} deletions held back",
-            set.resources,
-            HumanBytes(set.bytes),
-            set.pending,
-            set.failed,
-            set.held_deletions
-        ),
-    ];
-    lines.extend(failing_line(
-        [&set.failing_since, &set.last_request_at, &set.next_try_at],
-        "    ",
-        now,
-    ));
-    if set.unavailable > 0 {
-        lines.push(format!(
-            "    {} resources unavailable: the Source has refused or lacked them for a week, or its robots.txt disallows them",
-            set.unavailable
-        ));
-    }
-    if set.rejected > 0 {
-        lines.push(format!(
-            "    {} deletions rejected: the files stay",
-            set.rejected
-        ));
-    }
-    lines.extend(error_lines(set.error.as_ref(), "    "));
-    lines.extend(
-        other_errors(set)
-            .into_iter()
-            .map(|line| format!("    {line}")),
-    );
-    lines.extend(notice_lines(&set.notices, "    "));
-    lines.extend(described_by(&set.describedby, "    "));
-    let oddities = oddity_lines(&set.oddities);
-    lines.extend(oddities.into_iter().map(|line| format!("    {line}")));
-    for gap in &set.gaps {
-        let since = with_age(&gap.since, now);
-        lines.push(format!(
-            "    missing: {} to {} ({}, since {since})",
-            gap.from, gap.until, gap.reason
-        ));
-    }
-    for channel in &set.channels {
-        lines.extend(channel_lines(channel, now, colours));
-    }
-    lines
-}
-
-fn channel_lines(
-    channel: &ChannelStatus,
-    now: Option<DateTime<Utc>>,
-    colours: Colours,
-) -> Vec<String> {
-    let state = colours.state(&channel.state, &channel.state);
-    let lease = channel.lease_expires_at.as_deref();
-    let lease = lease.map_or_else(|| "none".to_owned(), |lease| with_age(lease, now));
-    let way = match &channel.hub {
-        Some(hub) => format!("hub {hub}, lease until {lease}"),
-        None => format!("{} {}", channel.transport, channel.topic),
-    };
-    let mut lines = vec![
-        format!("    {}: {state} ({way})", channel.kind),
-        format!(
-            "      {} received, {} applied, {} duplicate, {} rejected, {} held, {} gaps",
-            channel.received,
-            channel.applied,
-            channel.duplicate,
-            channel.rejected,
-            channel.held,
-            channel.gaps
-        ),
-    ];
-    if channel.subscribed_topic != channel.topic {
-        lines.push(format!("      subscribed to {}", channel.subscribed_topic));
-    }
-    if channel.rejected_verifications > 0 {
-        lines.push(format!(
-            "      {} verifications of the hub rejected",
-            channel.rejected_verifications
-        ));
-    }
-    lines.extend(error_lines(channel.error.as_ref(), "      "));
-    lines
-}
-
-/// The number of dead parts, and the errors beside the first one.
-fn other_errors(set: &SetStatus) -> Vec<String> {
-    let dead = (set.dead_parts > 0)
-        .then(|| format!("{} parts of its indexes can't be read", set.dead_parts));
-    let unread =
-        (set.unread > 0).then(|| format!("{} entries of its documents can't be read", set.unread));
-    let shown = set.error.as_ref().map(|error| error.code.as_str());
-    let others = set.errors.iter().filter_map(|error| {
-        let CountedError {
-            code,
-            message,
-            count,
-            ..
-        } = error;
-        if Some(code.as_str()) != shown {
-            Some(format!("! {message} [{code}, {count} times]"))
-        } else if *count > 1 {
-            Some(format!("! {count} times [{code}]"))
-        } else {
-            None
-        }
-    });
-    dead.into_iter().chain(unread).chain(others).collect()
-}
-
-fn notice_lines(notices: &[CountedError], indent: &str) -> Vec<String> {
-    let lines = notices
-        .iter()
-        .flat_map(|CountedError { code, message, .. }| {
-            wrapped(
-                &format!("{message} [{code}]"),
-                &format!("{indent}- "),
-                WIDTH,
-            )
-        });
-    lines.collect()
-}
-
-fn described_by(documents: &[String], indent: &str) -> Vec<String> {
-    let lines = documents.iter();
-    lines
-        .map(|document| format!("{indent}described by {document}"))
-        .collect()
-}
-
-fn unfollowed_lines(channel: &UnfollowedStatus) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{}: no longer followed, ending the subscription of {}{}",
-        channel.source,
-        channel.topic,
-        match channel.hub.as_str() {
-            "" if channel.transport.is_empty() => String::new(),
-            "" => format!(" ({})", channel.transport),
-            hub => format!(" (hub {hub})"),
-        }
-    )];
-    lines.extend(error_lines(channel.error.as_ref(), "  "));
-    lines
-}
-
-/// A Source that is not followed any more, and how to be rid of it.
-fn former_lines(former: &FormerSource) -> Vec<String> {
-    let FormerSource {
-        name,
-        mirror,
-        resources,
-        bytes,
-        ..
-    } = former;
-    let mirror = mirror.as_deref().unwrap_or("its mirror");
-    let bytes = HumanBytes(*bytes);
-    vec![
-        format!("{name}: not followed any more; {resources} resources, {bytes} in {mirror}"),
-        format!(
-            "  `resyncd forget {name}` deletes its rows in the database, with --delete-files its files as well"
-        ),
-    ]
-}
-
-/// Nothing if the host is not slowed down.
-fn slowed_lines(host: &HostStatus) -> Vec<String> {
-    let HostStatus {
-        origin,
-        at_once,
-        most,
-        slowed,
-        ..
-    } = host;
-    if slowed.is_none() {
-        return Vec::new();
-    }
-    let mut lines = vec![format!(
-        "{origin}: slowed down to {at_once} of {most} requests at once"
-    )];
-    lines.extend(error_lines(slowed.as_ref(), "  "));
-    lines
-}
-
-/// One line per document.
-fn oddity_lines(oddities: &[OddityStatus]) -> Vec<String> {
-    let of_documents = oddities.chunk_by(|one, next| one.document == next.document);
-    of_documents
-        .map(|rows| {
-            let counted = rows.iter().map(|row| format!("{}={}", row.code, row.count));
-            let counted: Vec<String> = counted.collect();
-            format!("oddities: {} ({})", rows[0].document, counted.join(" "))
-        })
-        .collect()
-}
-
-fn error_lines(error: Option<&StatusError>, indent: &str) -> Vec<String> {
-    let lines = error.map(|StatusError { code, message, at }| {
-        let text = format!("{message} [{code}, {at}]");
-        wrapped(&text, &format!("{indent}! "), WIDTH)
-    });
-    lines.unwrap_or_default()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
+    /// The lines of the details of a Source.
+    fn details(source: &SourceStatus) -> Vec<String> {
+        let mut status = status(&[]);
+        status.now = "2026-01-03T00:10:00Z".to_owned();
+        status.sources = vec![source.clone()];
+        let text = status_text(&status, Colours::NONE);
+        text.lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn dead_parts_unread_entries_and_further_errors_have_lines() {
+        let mut source = source("failing");
         let set = serde_json::json!({
             "capability_list": "http://example.com/", "state": "failing", "synced_until": null, "gaps": [],
             "resources": 0, "bytes": 0, "pending": 0, "failed": 0, "held_deletions": 0, "channels": [],
@@ -501,14 +215,15 @@ pub(super) mod tests {
                 {"code": "timeout", "message": "slow", "at": "now", "count": 1},
             ],
         });
-        let set: SetStatus = serde_json::from_value(set).unwrap();
+        source.sets = vec![serde_json::from_value(set).unwrap()];
         assert_eq!(
-            other_errors(&set),
+            details(&source)[4..],
             [
-                "4 parts of its indexes can't be read",
-                "2 entries of its documents can't be read",
-                "! 3 times [not-found]",
-                "! slow [timeout, 1 times]",
+                "    ! gone [not-found, now]",
+                "    4 parts of its indexes can't be read",
+                "    2 entries of its documents can't be read",
+                "    ! 3 times [not-found]",
+                "    ! slow [timeout, 1 times]",
             ]
         );
     }
@@ -555,8 +270,10 @@ pub(super) mod tests {
             ),
             ("c", "failing", &["mirror-unusable"], vec![]),
         ]);
+        let text = status_text(&status, Colours::NONE);
+        let lines: Vec<&str> = text.lines().take(4).collect();
         assert_eq!(
-            attention_lines(&status, None, Colours::NONE),
+            lines,
             [
                 "! b: wrong (held) [held-deletions, since then]",
                 "  mend it",
@@ -564,18 +281,25 @@ pub(super) mod tests {
                 "  mend it",
             ]
         );
-        let sources = failures_first(&status.sources, needs_attention);
-        let names: Vec<_> = sources.map(|source| source.name.as_str()).collect();
+        let text = shown(&status);
+        let names: Vec<_> = text.sources().iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["b", "c", "a"]);
-        let sets = failures_first(&status.sources[1].sets, set_needs_attention);
+        let sets = text.sets(&status.sources[1]).into_iter();
         let lists: Vec<_> = sets.map(|set| set.capability_list.as_str()).collect();
         assert_eq!(lists, ["held", "failing", "well"]);
+    }
+
+    fn shown(status: &Status) -> StatusText<'_> {
+        StatusText {
+            status,
+            now: status.now.parse().ok(),
+            colours: Colours::NONE,
+        }
     }
 
     #[test]
     fn what_the_daemon_itself_waits_for_comes_first() {
         let mut status = status(&[("a", "failing", &["mirror-unusable"], vec![])]);
-        assert!(restart_lines(&status).is_empty());
         let refused = attentions(&["configuration-refused"]);
         status.attention = serde_json::from_value(refused.into()).unwrap();
         let keys = ["http.timeout", "log.format"];
@@ -623,19 +347,20 @@ pub(super) mod tests {
             code: code.to_owned(),
             count,
         };
-        let rows = [
+        let mut source = source("in-sync");
+        assert_eq!(details(&source).len(), 4);
+        source.sets[0].oddities = vec![
             row("http://example.com/1.xml", "no-up", 1),
             row("http://example.com/1.xml", "bad-loc", 12),
             row("http://example.com/2.xml", "no-up", 1),
         ];
         assert_eq!(
-            oddity_lines(&rows),
+            details(&source)[4..],
             [
-                "oddities: http://example.com/1.xml (no-up=1 bad-loc=12)",
-                "oddities: http://example.com/2.xml (no-up=1)",
+                "    oddities: http://example.com/1.xml (no-up=1 bad-loc=12)",
+                "    oddities: http://example.com/2.xml (no-up=1)",
             ]
         );
-        assert!(oddity_lines(&[]).is_empty());
     }
 
     #[test]
@@ -703,8 +428,7 @@ pub(super) mod tests {
             "error": {"code": "command-failed", "message": "exit status: 3", "at": "now"},
         });
         source.hooks = vec![serde_json::from_value(hook).unwrap()];
-        let now = "2026-01-03T00:10:00Z".parse().ok();
-        let failing = source_lines(&source, now, Colours::NONE);
+        let failing = details(&source);
         let line = &failing[1];
         assert!(
             line.starts_with("  hook index (command): failing since "),
@@ -717,25 +441,27 @@ pub(super) mod tests {
         assert_eq!(failing[2], "    ! exit status: 3 [command-failed, now]");
         source.hooks[0].failing_since = None;
         source.hooks[0].running = true;
-        assert!(source_lines(&source, now, Colours::NONE)[1].contains(": running; "));
+        assert!(details(&source)[1].contains(": running; "));
         source.hooks[0].stopped = true;
-        assert!(source_lines(&source, now, Colours::NONE)[1].contains(": stopped; "));
+        assert!(details(&source)[1].contains(": stopped; "));
     }
 
     #[test]
     fn sets_of_a_source_are_one_line_with_the_worst_of_them() {
-        let now = "2026-01-03T00:10:00Z".parse().ok();
+        let mut status = status(&[]);
+        status.now = "2026-01-03T00:10:00Z".to_owned();
         let mut all = source("in-sync");
         all.sets.extend(source("gap").sets);
         all.sets.extend(source("catching-up").sets);
         all.sets[1].synced_until = Some("2026-01-02T00:10:00Z".to_owned());
-        let totals = SourceTotals::of(&all, now);
-        assert_eq!(totals.state, "gap");
-        assert_eq!((totals.resources, totals.pending), (7_800_000, 21));
-        assert_eq!(totals.behind.as_deref(), Some("24 h"));
+        let row = |source: &SourceStatus| shown(&status).source_row(source);
+        let words =
+            |row: String| -> Vec<String> { row.split_whitespace().map(str::to_owned).collect() };
+        let expected = ["gap", "7800000", "4.50", "TiB", "21", "3", "24", "h"];
+        assert_eq!(words(row(&all)), expected);
         all.sets[2].synced_until = None;
-        assert_eq!(SourceTotals::of(&all, now).behind, None);
+        assert!(row(&all).ends_with(" -"));
         all.state = "discovering".to_owned();
-        assert_eq!(SourceTotals::of(&all, now).state, "discovering");
+        assert_eq!(words(row(&all))[0], "discovering");
     }
 }

@@ -25,7 +25,8 @@ pub(super) async fn log_activity(
     stop: CancellationToken,
 ) {
     let mut wakes = store.wakes();
-    let mut logged: Vec<Logged> = sources.contexts().into_iter().map(Logged::now).collect();
+    let mut counted = Vec::new();
+    done_since(&mut counted, &sources.contexts());
     loop {
         let is_stopped = tokio::select! {
             () = stop.cancelled() => true,
@@ -35,13 +36,8 @@ pub(super) async fn log_activity(
             // The result is the end of one of them.
             let _ = tokio::time::timeout(INTERVAL, stop.cancelled()).await;
         }
-        let next: Vec<Logged> = sources.contexts().into_iter().map(Logged::now).collect();
-        if let Some(SourceActivity {
-            applied,
-            failed,
-            sources,
-        }) = SourceActivity::of(&done_since(&logged, &next))
-        {
+        let done = done_since(&mut counted, &sources.contexts());
+        if let Some((applied, failed, sources)) = summary(&done) {
             tracing::info!(
                 applied,
                 failed,
@@ -52,58 +48,39 @@ pub(super) async fn log_activity(
         if is_stopped || stop.is_cancelled() {
             return;
         }
-        logged = next;
     }
 }
 
-/// The numbers of a Source at a moment. A Source that is started again counts anew: it is another context.
-struct Logged {
-    context: Arc<SourceContext>,
-    counts: Counts,
-}
+/// The numbers of a Source when it was counted last. A Source that is started again counts anew: it is another context.
+type Counted = (Arc<SourceContext>, Counts);
 
-impl Logged {
-    fn now(context: Arc<SourceContext>) -> Self {
-        let counts = context.progress.counts();
-        Self { context, counts }
+/// What was done for each Source since it was counted last, also for those that a reload has ended meanwhile.
+fn done_since(counted: &mut Vec<Counted>, followed: &[Arc<SourceContext>]) -> Vec<WorkDone> {
+    let is = |one: &Arc<SourceContext>, other: &Arc<SourceContext>| Arc::ptr_eq(one, other);
+    for context in followed {
+        if !counted.iter().any(|(known, _)| is(known, context)) {
+            counted.push((Arc::clone(context), Counts::default()));
+        }
     }
-}
-
-/// What was done for each Source since; also for those that a reload has ended meanwhile.
-fn done_since<'a>(logged: &'a [Logged], now: &'a [Logged]) -> Vec<WorkDone<'a>> {
-    let find = |all: &'a [Logged], one: &Logged| {
-        let mut all = all.iter();
-        all.find(|it| Arc::ptr_eq(&it.context, &one.context))
-    };
-    let of_ended = logged.iter().filter(|before| find(now, before).is_none());
-    let of_ended = of_ended.map(|before| {
-        let counts = before.context.progress.counts();
-        WorkDone::between(before.context.name(), Some(before.counts), counts)
-    });
-    let of_followed = now.iter().map(|now| {
-        let before = find(logged, now).map(|before| before.counts);
-        WorkDone::between(now.context.name(), before, now.counts)
-    });
-    of_ended.chain(of_followed).collect()
-}
-
-/// What was done for a Source.
-struct WorkDone<'a> {
-    source: &'a str,
-    applied: u64,
-    failed: u64,
-}
-
-impl<'a> WorkDone<'a> {
-    /// `before`: `None` if nothing was counted yet.
-    fn between(source: &'a str, before: Option<Counts>, now: Counts) -> Self {
-        let before = before.unwrap_or_default();
-        Self {
-            source,
+    let done = counted.iter_mut().map(|(context, before)| {
+        let now = context.progress.counts();
+        let before = std::mem::replace(before, now);
+        WorkDone {
+            source: context.name().to_owned(),
             applied: now.applied - before.applied,
             failed: now.failed - before.failed,
         }
-    }
+    });
+    let done = done.collect();
+    counted.retain(|(known, _)| followed.iter().any(|context| is(known, context)));
+    done
+}
+
+/// What was done for a Source.
+struct WorkDone {
+    source: String,
+    applied: u64,
+    failed: u64,
 }
 
 /// Waits until a task has changed: applied, failed or made.
@@ -118,84 +95,75 @@ async fn change(wakes: &mut tokio::sync::broadcast::Receiver<Wake>) {
     }
 }
 
-/// What was done between two moments.
-#[derive(Debug, PartialEq, Eq)]
-struct SourceActivity {
-    applied: u64,
-    failed: u64,
-    /// The Sources that it was done for.
-    sources: String,
-}
-
-impl SourceActivity {
-    /// `None`: nothing was done.
-    fn of(done: &[WorkDone<'_>]) -> Option<Self> {
-        let (mut applied, mut failed) = (0, 0);
-        let mut sources = Vec::new();
-        for done in done {
-            // A Source that was started again has two rows.
-            if (done.applied, done.failed) != (0, 0) && !sources.contains(&done.source) {
-                sources.push(done.source);
-            }
-            applied += done.applied;
-            failed += done.failed;
+/// How many changes were applied and failed, and the Sources that it was done for; `None`: nothing was done.
+fn summary(done: &[WorkDone]) -> Option<(u64, u64, String)> {
+    let mut sources: Vec<&str> = Vec::new();
+    for done in done {
+        // A Source that was started again has two rows.
+        if (done.applied, done.failed) != (0, 0) && !sources.contains(&done.source.as_str()) {
+            sources.push(&done.source);
         }
-        if sources.is_empty() {
-            return None;
-        }
-        let named = sources.iter().take(NAMED).copied();
-        let mut text = named.collect::<Vec<_>>().join(", ");
-        if sources.len() > NAMED {
-            text.push_str(&format!(" and {} more", sources.len() - NAMED));
-        }
-        Some(Self {
-            applied,
-            failed,
-            sources: text,
-        })
     }
+    if sources.is_empty() {
+        return None;
+    }
+    let mut named = sources[..sources.len().min(NAMED)].join(", ");
+    if sources.len() > NAMED {
+        named.push_str(&format!(" and {} more", sources.len() - NAMED));
+    }
+    let applied = done.iter().map(|done| done.applied).sum();
+    let failed = done.iter().map(|done| done.failed).sum();
+    Some((applied, failed, named))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::test_source::TestSource;
 
     #[test]
     fn line_states_what_was_done_since_the_last_one_and_for_whom() {
-        let counts = |done: &[(u64, u64)]| -> Vec<Counts> {
-            let counts = done.iter().map(|&(applied, failed)| Counts {
+        let of = |names: &[&str], done: &[(u64, u64)]| {
+            let rows = names.iter().zip(done);
+            let rows = rows.map(|(name, &(applied, failed))| WorkDone {
+                source: (*name).to_owned(),
                 applied,
                 failed,
-                ..Counts::default()
             });
-            counts.collect()
+            summary(&rows.collect::<Vec<_>>())
         };
         let names = ["a", "b", "c", "d", "e", "f", "g"];
-        let before = counts(&[(5, 1); 7]);
-        let of = |names: &[&str], now: &[(u64, u64)]| {
-            let rows = names.iter().zip(before.iter().zip(counts(now)));
-            let done =
-                rows.map(|(name, (before, now))| WorkDone::between(name, Some(*before), now));
-            SourceActivity::of(&done.collect::<Vec<_>>())
-        };
-        let between = |now: &[(u64, u64)]| of(&names, now);
-        let activity = |applied, failed, sources: &str| {
-            Some(SourceActivity {
-                applied,
-                failed,
-                sources: sources.to_owned(),
-            })
-        };
-        assert_eq!(between(&[(5, 1); 7]), None);
-        assert_eq!(between(&[(5, 1), (9, 1), (5, 3)]), activity(4, 2, "b, c"));
+        let expected = |applied, failed, sources: &str| Some((applied, failed, sources.to_owned()));
+        assert_eq!(of(&names, &[(0, 0); 7]), None);
         assert_eq!(
-            between(&[(6, 1); 7]),
-            activity(7, 0, "a, b, c, d, e and 2 more")
+            of(&names, &[(0, 0), (4, 0), (0, 2)]),
+            expected(4, 2, "b, c")
         );
-        // One that was started again is named once, and counts from nothing.
-        let again = of(&["a", "a"], &[(6, 1), (7, 1)]);
-        assert_eq!(again, activity(3, 0, "a"));
-        let new = WorkDone::between("new", None, before[0]);
-        assert_eq!(SourceActivity::of(&[new]), activity(5, 1, "new"));
+        assert_eq!(
+            of(&names, &[(1, 0); 7]),
+            expected(7, 0, "a, b, c, d, e and 2 more")
+        );
+        // One that was started again is named once.
+        assert_eq!(of(&["a", "a"], &[(1, 0), (2, 0)]), expected(3, 0, "a"));
+    }
+
+    #[test]
+    fn source_is_counted_from_nothing_and_until_it_has_ended() {
+        let source = |list: &str| TestSource::new(&list.parse().unwrap(), |client| client);
+        let (one, other) = (source("http://a.example/"), source("http://b.example/"));
+        let (one, other) = (one.context, other.context);
+        let mut counted = Vec::new();
+        let mut applied = |followed: &[&Arc<SourceContext>]| -> Vec<u64> {
+            let followed: Vec<_> = followed.iter().map(|&it| Arc::clone(it)).collect();
+            let done = done_since(&mut counted, &followed);
+            done.iter().map(|done| done.applied).collect()
+        };
+        one.progress.count_applied();
+        assert_eq!(applied(&[&one]), [1]);
+        one.progress.count_applied();
+        other.progress.count_applied();
+        assert_eq!(applied(&[&other]), [1, 1]);
+        one.progress.count_applied();
+        assert_eq!(applied(&[&other]), [0]);
     }
 }

@@ -11,8 +11,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::{ChannelState, NOT_VERIFIED, Transport};
 use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 
+use super::runtime_status::HookFacts;
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
-use crate::store::WriteFailure;
+use crate::store::{SetStatistics, WriteFailure};
 
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";
@@ -51,19 +52,6 @@ const HOOK_TRIES: u32 = 3;
 /// How long a subscription may be unverified, or expired: several requests have failed by then.
 const UNVERIFIED_AFTER: TimeDelta = TimeDelta::minutes(10);
 
-/// The facts of a set.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SetNeeds {
-    /// Deletions that are held back.
-    pub(super) held_deletions: u64,
-    /// Since when there are any.
-    pub(super) held_since: Option<DateTime<Utc>>,
-    /// Changes that are given up for now.
-    pub(super) failed: u64,
-    /// When the first change was given up of those that were not applied since, also while they are tried again.
-    pub(super) given_up_since: Option<DateTime<Utc>>,
-}
-
 /// A channel that is subscribed to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChannelNeeds<'a> {
@@ -85,22 +73,31 @@ pub(super) struct ChannelNeeds<'a> {
     pub(super) error: Option<&'a StatusError>,
 }
 
+impl ChannelNeeds<'_> {
+    /// The end of a message: the current error.
+    fn reason(&self) -> String {
+        self.error.map_or_else(String::new, |error| {
+            format!(": {} [{}]", error.message, error.code)
+        })
+    }
+}
+
 /// What of a set waits for a person, without its channels. `source`: the label of its Source.
-pub(super) fn of_set(source: &str, needs: &SetNeeds) -> Vec<Attention> {
-    let held = (needs.held_deletions > 0).then(|| {
+pub(super) fn of_set(source: &str, set: &SetStatistics) -> Vec<Attention> {
+    let held = (set.held_deletions > 0).then(|| {
         let message = format!(
             "{} held back: the Source deletes too many resources at once, or lists none",
-            counted(needs.held_deletions, "deletion is", "deletions are")
+            counted(set.held_deletions, "deletion is", "deletions are")
         );
         let next_step = format!(
             "look at them with `resyncd approve {source} --list`; then `resyncd approve {source}` approves them, and \
              `resyncd approve {source} --reject` rejects them: the files stay"
         );
-        let since = needs.held_since.map(rfc3339).unwrap_or_default();
+        let since = set.held_since.map(rfc3339).unwrap_or_default();
         Attention::new(HELD_DELETIONS, &message, since, &next_step)
     });
-    let failed = needs.given_up_since.map(|since| {
-        let message = match needs.failed {
+    let failed = set.given_up_since.map(|since| {
+        let message = match set.failed {
             0 => "changes that were given up are being tried again".to_owned(),
             failed => format!(
                 "{} given up, to be tried again with growing pauses",
@@ -149,10 +146,7 @@ pub(super) fn of_channel(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Opti
         hub => format!("the hub {hub}"),
     };
     let not = if is_known { "not " } else { "" };
-    let topic = channel.topic;
-    let reason = channel.error.map_or_else(String::new, |error| {
-        format!(": {} [{}]", error.message, error.code)
-    });
+    let (topic, reason) = (channel.topic, channel.reason());
     let lasts = |since: &DateTime<Utc>| now - *since >= UNVERIFIED_AFTER;
     let reachable = "check that the hub can reach `public_url` of [callback] (DNS, reverse proxy, firewall); changes are found by \
                      polling meanwhile";
@@ -202,10 +196,7 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
     if now - since < UNVERIFIED_AFTER {
         return None;
     }
-    let topic = channel.topic;
-    let reason = channel.error.map_or_else(String::new, |error| {
-        format!(": {} [{}]", error.message, error.code)
-    });
+    let (topic, reason) = (channel.topic, channel.reason());
     let is_connection = !channel.transport.has_callback();
     let (code, message) = match channel.state {
         _ if !is_connection => (
@@ -240,8 +231,8 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
 }
 
 /// What of a mirror waits for a person. `error`: why it can't be opened or written, and since when.
-pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attention> {
-    let attention = error.map(|StatusError { code, message, at }| {
+pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Option<Attention> {
+    error.map(|StatusError { code, message, at }| {
         let next_step = match code.as_str() {
             "disk-full" => "free space or inodes (`df -i`) on the file system of the mirror, or raise the quota",
             "read-only" => "mount the file system of the mirror so that it can be written",
@@ -255,8 +246,7 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
         let message = format!("the mirror {mirror} cannot be used: {message} [{code}]");
         let next_step = format!("{next_step}; resyncd goes on by itself then");
         Attention::new(MIRROR_UNUSABLE, &message, at.clone(), &next_step)
-    });
-    attention.into_iter().collect()
+    })
 }
 
 /// What of the sets of a Source waits for a person, where some are not followed because there are too many, and former ones are among those that
@@ -301,31 +291,17 @@ pub(super) fn of_versions(error: Option<&StatusError>) -> Option<Attention> {
     ))
 }
 
-/// A hook that fails.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FailingHook<'a> {
-    /// Its name.
-    pub(super) name: &'a str,
-    /// How many tries in a row have failed.
-    pub(super) failures: u32,
-    /// Since when.
-    pub(super) since: DateTime<Utc>,
-    /// Why the last one has failed.
-    pub(super) error: &'a StatusError,
-    /// Whether it is not tried again.
-    pub(super) is_stopped: bool,
-}
-
 /// What of a hook waits for a person.
-pub(super) fn of_hook(hook: &FailingHook<'_>) -> Option<Attention> {
-    let FailingHook {
-        name,
-        failures,
-        since,
-        error,
-        is_stopped,
-    } = hook;
-    let (code, message, next_step) = if *is_stopped {
+pub(super) fn of_hook(facts: &HookFacts) -> Option<Attention> {
+    let HookFacts {
+        status, failures, ..
+    } = facts;
+    let (name, since, error) = (
+        &status.name,
+        status.failing_since.clone()?,
+        status.error.as_ref()?,
+    );
+    let (code, message, next_step) = if status.stopped {
         (
             HOOK_STOPPED,
             format!(
@@ -346,7 +322,7 @@ pub(super) fn of_hook(hook: &FailingHook<'_>) -> Option<Attention> {
     } else {
         return None;
     };
-    Some(Attention::new(code, &message, rfc3339(*since), next_step))
+    Some(Attention::new(code, &message, since, next_step))
 }
 
 /// What of a Source waits for a person of which a row can't be read. `error`: why, and since when.
@@ -359,8 +335,8 @@ pub(super) fn of_row(error: &StatusError) -> Attention {
 }
 
 /// What of the configuration waits for a person.
-pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Vec<Attention> {
-    let attention = configuration.error.as_ref().map(|error| {
+pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Option<Attention> {
+    configuration.error.as_ref().map(|error| {
         let message = format!(
             "the configuration was not reloaded, the former one is in use: {}",
             error.message
@@ -368,8 +344,7 @@ pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Vec<Atten
         let next_step = "correct it (`resyncd check` shows every fault) and reload it: `systemctl reload resyncd`; until then the \
                          daemon may not start again";
         Attention::new(ConfigurationStatus::REFUSED, &message, error.at.clone(), next_step)
-    });
-    attention.into_iter().collect()
+    })
 }
 
 /// What of the database waits for a person. `failure`: why it can't be written.
@@ -409,6 +384,7 @@ fn counted(count: u64, one: &str, several: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::HookStatus;
 
     fn at(minutes: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::minutes(minutes)
@@ -456,13 +432,14 @@ mod tests {
             (0, 0, Some(2), &[RETRIED]),
             (150, 1, Some(2), &[HELD, FAILED]),
         ] {
-            let needs = SetNeeds {
+            let set = SetStatistics {
                 held_deletions,
                 held_since: Some(at(1)),
                 failed,
                 given_up_since: given_up.map(at),
+                ..SetStatistics::default()
             };
-            check(&of_set("example", &needs), expected);
+            check(&of_set("example", &set), expected);
         }
     }
 
@@ -594,7 +571,6 @@ mod tests {
 
     #[test]
     fn hook_waits_for_a_person_once_it_has_failed_several_times_or_was_stopped() {
-        let error = StatusError::new("command-failed", "exit status: 3: no such host", at(9));
         const FAILING: ExpectedLine = (
             "hook-failing",
             "the hook index has failed 3 times in a row: exit status: 3: no such host [command-failed]",
@@ -608,12 +584,18 @@ mod tests {
             (3, false, &[FAILING]),
             (1, true, &[STOPPED]),
         ] {
-            let hook = FailingHook {
-                name: "index",
+            let error = StatusError::new("command-failed", "exit status: 3: no such host", at(9));
+            let status = HookStatus {
+                name: "index".to_owned(),
+                failing_since: Some(rfc3339(at(5))),
+                error: Some(error),
+                stopped: is_stopped,
+                ..HookStatus::default()
+            };
+            let hook = HookFacts {
+                status,
                 failures,
-                since: at(5),
-                error: &error,
-                is_stopped,
+                ..HookFacts::default()
             };
             let found: Vec<_> = of_hook(&hook).into_iter().collect();
             check(&found, expected);
@@ -622,7 +604,7 @@ mod tests {
 
     #[test]
     fn mirror_waits_for_a_person_while_it_cannot_be_used() {
-        check(&of_mirror("/srv/mirror", None), &[]);
+        assert_eq!(of_mirror("/srv/mirror", None), None);
         for (code, next_step) in [
             ("disk-full", "free space"),
             ("read-only", "mount"),
@@ -632,7 +614,7 @@ mod tests {
             ("path-blocked", "may write"),
         ] {
             let error = StatusError::new(code, "creating /srv/mirror: it failed", at(3));
-            let found = of_mirror("/srv/mirror", Some(&error));
+            let found: Vec<_> = of_mirror("/srv/mirror", Some(&error)).into_iter().collect();
             let expected = (
                 "mirror-unusable",
                 "the mirror /srv/mirror cannot be used: creating /srv/mirror: it failed [",

@@ -13,7 +13,7 @@ use super::followed::FollowedSources;
 use super::runtime_status::RuntimeStatus;
 use super::{attention, status_view};
 use crate::clock;
-use crate::status::{Attention, ConfigurationStatus, SourceStatus};
+use crate::status::{Attention, AttentionOf, ConfigurationStatus};
 use crate::store::Store;
 
 /// The time between two checks for changes. Each reads the database once, for all Sources.
@@ -54,10 +54,10 @@ impl AttentionLog {
             let (contexts, now) = (self.sources.contexts(), clock::now().wall);
             let status = status_view::status(&self.store, &self.runtime_status, now, &contexts);
             match status.await {
-                Ok(status) => {
-                    let mut of_daemon = status.attention;
-                    of_daemon.extend(attention::of_configuration(&self.configuration.lock()));
-                    logged = log_changes(&logged, attentions(&of_daemon, &status.sources));
+                Ok(mut status) => {
+                    let of_configuration = attention::of_configuration(&self.configuration.lock());
+                    status.attention.extend(of_configuration);
+                    logged = log_changes(&logged, attentions(status.attentions()));
                 }
                 Err(error) => {
                     // What the workers read fails as well, and is reported.
@@ -68,27 +68,16 @@ impl AttentionLog {
     }
 }
 
-fn attentions(of_daemon: &[Attention], sources: &[SourceStatus]) -> Attentions {
+fn attentions<'a>(found: impl Iterator<Item = AttentionOf<'a>>) -> Attentions {
     let mut attentions = Attentions::new();
-    let mut add = |source: Option<&String>, set: Option<&String>, found: &[Attention]| {
-        for attention in found {
-            let subject = Subject {
-                source: source.cloned(),
-                set: set.cloned(),
-                code: attention.code.clone(),
-            };
-            attentions
-                .entry(subject)
-                .or_insert_with(|| attention.clone());
-        }
-    };
-    add(None, None, of_daemon);
-    for source in sources {
-        let name = Some(&source.name);
-        add(name, None, &source.attention);
-        for set in &source.sets {
-            add(name, Some(&set.capability_list), &set.attention);
-        }
+    for (source, set, found) in found {
+        let subject = Subject {
+            source: source.map(|source| source.name.clone()),
+            set: set.map(|set| set.capability_list.clone()),
+            code: found.code.clone(),
+        };
+        let known = attentions.entry(subject);
+        known.or_insert_with(|| found.clone());
     }
     attentions
 }
@@ -130,6 +119,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::status::SourceStatus;
 
     fn source(attention: &[(&str, &str)], of_set: &[(&str, &str)]) -> SourceStatus {
         let rows = |rows: &[(&str, &str)]| -> Vec<serde_json::Value> {
@@ -157,16 +147,17 @@ mod tests {
 
     #[test]
     fn attention_is_logged_when_it_begins_and_when_it_is_over() {
-        let none = attentions(&[], &[source(&[], &[])]);
+        let of = |source: SourceStatus| attentions(source.attentions());
+        let none = of(source(&[], &[]));
         let refused = Attention::new("configuration-refused", "m", "1".to_owned(), "n");
-        let of_daemon = attentions(&[refused], &[]);
-        let of_source = attentions(&[], &[source(&[("mirror-unusable", "1")], &[])]);
+        let of_daemon = attentions([(None, None, &refused)].into_iter());
+        let of_source = of(source(&[("mirror-unusable", "1")], &[]));
         let of_set = [("held-deletions", "1"), ("failed-resources", "1")];
-        let of_set = attentions(&[], &[source(&[], &of_set)]);
+        let of_set = of(source(&[], &of_set));
         // Two channels of a set are one subject, and another time is no other attention.
         let of_channels = [("channel-unverified", "1"), ("channel-unverified", "2")];
-        let of_channels = attentions(&[], &[source(&[], &of_channels)]);
-        let later = attentions(&[], &[source(&[], &[("channel-unverified", "3")])]);
+        let of_channels = of(source(&[], &of_channels));
+        let later = of(source(&[], &[("channel-unverified", "3")]));
         let mirror = (None, "mirror-unusable");
         let configuration = (None, "configuration-refused");
         let set = |code| (Some("list"), code);

@@ -319,13 +319,9 @@ impl Engine {
             }
         };
         let contexts = self.sources.contexts();
-        let counts = |name: &str| {
-            let found = contexts.iter().find(|context| context.name() == name);
-            found.map(|context| &context.recent_changes)
-        };
-        let since = recent_changes::restore(&excerpt, counts, clock::now().wall);
-        let all = contexts.iter().map(|context| &context.recent_changes);
-        recent_changes::reach_back(all, since);
+        let counts = contexts.iter();
+        let counts = counts.map(|context| (context.name(), &context.recent_changes));
+        recent_changes::restore(&excerpt, &counts.collect(), clock::now().wall);
     }
 
     /// Whether no worker has ended by a panic without being started again.
@@ -661,8 +657,10 @@ impl Operations for Engine {
     }
 
     fn metrics(&self, status: &Status) -> Result<String, StatusError> {
-        exposition(status, &self.counters)
-            .map_err(|error| StatusError::new(error.code(), error.to_string(), clock::now().wall))
+        exposition(status, &self.counters).map_err(|error| {
+            let message = format!("the metrics cannot be encoded: {error}");
+            StatusError::new("metrics", message, clock::now().wall)
+        })
     }
 
     fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool {

@@ -7,14 +7,14 @@
 //!
 //! Must not know how the counts are shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use parking_lot::Mutex;
 
-use crate::status::{Activity, AppliedCounts, DELAY_BOUNDS};
-use crate::store::{FeedExcerpt, Origin};
+use crate::status::{Activity, AppliedCounts, DELAY_BOUNDS, apply_delay};
+use crate::store::FeedExcerpt;
 
 /// How many entries of the feed are counted at the start.
 pub(super) const RESTORED: usize = 5_000;
@@ -100,7 +100,7 @@ impl RecentChanges {
         }))
     }
 
-    /// Counts a change that was applied now. `change`: `created`, `updated` or `deleted`. `delay`: see [`apply_delay`].
+    /// Counts a change that was applied now. `change`: `created`, `updated` or `deleted`. `delay`: that of [`apply_delay`].
     pub(super) fn count(&self, now: DateTime<Utc>, change: &str, delay: Option<Duration>) {
         let mut counts = self.0.lock();
         let RecentCounts { since, hour, day } = &mut *counts;
@@ -109,17 +109,6 @@ impl RecentChanges {
             *since = now;
         }
         counts.add(now, change, delay);
-    }
-
-    /// Counts a change that was applied before.
-    fn restore(&self, at: DateTime<Utc>, change: &str, delay: Option<Duration>) {
-        self.0.lock().add(at, change, delay);
-    }
-
-    /// Everything since that time is counted.
-    fn reach_back(&self, since: DateTime<Utc>) {
-        let mut counts = self.0.lock();
-        counts.since = counts.since.min(since);
     }
 }
 
@@ -141,52 +130,35 @@ impl RecentCounts {
     }
 }
 
-/// How long after a change it was applied, where a document of changes has announced it. What a list states may have happened long
-/// before the mirror was begun. The Source's clock may be ahead of ours.
-pub(super) fn apply_delay(
-    origin: &str,
-    changed_at: Option<DateTime<Utc>>,
-    applied_at: DateTime<Utc>,
-) -> Option<Duration> {
-    let announcing = [Origin::Notification, Origin::ChangeList, Origin::ChangeDump];
-    let is_announced = announcing.iter().any(|it| it.code() == origin);
-    let changed_at = changed_at.filter(|_| is_announced)?;
-    Some((applied_at - changed_at).to_std().unwrap_or_default())
-}
-
-/// Counts the newest entries of the feed for the Sources that they are of, and returns since when all are counted. Nothing may have been
-/// counted before. The clock may have been set back, so that older entries have later times: those of a time that has not come yet are
-/// left out.
-pub(super) fn restore<'a>(
+/// Counts the newest entries of the feed for the Sources that they are of, by their names, and notes since when all are counted. Nothing
+/// may have been counted before. The clock may have been set back, so that older entries have later times: those of a time that has not
+/// come yet are left out.
+pub(super) fn restore(
     excerpt: &FeedExcerpt,
-    sources: impl Fn(&str) -> Option<&'a RecentChanges>,
+    sources: &HashMap<&str, &RecentChanges>,
     now: DateTime<Utc>,
-) -> DateTime<Utc> {
+) {
     let day_ago = now - TimeDelta::seconds(QUARTER * DAY_COLUMNS);
     let entries = excerpt.entries.iter();
     let recent = entries.filter(|entry| (day_ago..=now).contains(&entry.applied_at));
     for entry in recent {
         let changed_at = entry.changed_at.map(|time| time.to_datetime());
         let delay = apply_delay(&entry.origin, changed_at, entry.applied_at);
-        if let Some(counts) = sources(&entry.source) {
-            counts.restore(entry.applied_at, &entry.change, delay);
+        if let Some(counts) = sources.get(entry.source.as_str()) {
+            let mut counts = counts.0.lock();
+            counts.add(entry.applied_at, &entry.change, delay);
         }
     }
-    if excerpt.next.is_none() && !excerpt.was_trimmed {
-        return day_ago;
-    }
-    // Its minute may be counted in part.
-    let oldest = excerpt.entries.last().map(|oldest| oldest.applied_at);
-    oldest.unwrap_or(now).clamp(day_ago, now)
-}
-
-/// States that everything since that time is counted.
-pub(super) fn reach_back<'a>(
-    sources: impl Iterator<Item = &'a RecentChanges>,
-    since: DateTime<Utc>,
-) {
-    for counts in sources {
-        counts.reach_back(since);
+    let since = if excerpt.next.is_none() && !excerpt.was_trimmed {
+        day_ago
+    } else {
+        // Its minute may be counted in part.
+        let oldest = excerpt.entries.last().map(|oldest| oldest.applied_at);
+        oldest.unwrap_or(now).clamp(day_ago, now)
+    };
+    for counts in sources.values() {
+        let mut counts = counts.0.lock();
+        counts.since = counts.since.min(since);
     }
 }
 
@@ -301,23 +273,6 @@ mod tests {
         assert_eq!(counted(61).1, [(58, 4), (59, 1)]);
     }
 
-    #[test]
-    fn delay_is_known_of_announced_changes_only() {
-        let second = Some(Duration::from_secs(1));
-        for (origin, changed_at, expected) in [
-            ("notification", Some(at(4)), second),
-            ("change-list", Some(at(4)), second),
-            ("change-dump", Some(at(4)), second),
-            ("notification", Some(at(6)), Some(Duration::ZERO)),
-            ("notification", None, None),
-            ("resource-list", Some(at(4)), None),
-            ("resource-dump", Some(at(4)), None),
-            ("audit", Some(at(4)), None),
-        ] {
-            assert_eq!(apply_delay(origin, changed_at, at(5)), expected, "{origin}");
-        }
-    }
-
     fn entry(seq: i64, source: &str, applied_at: DateTime<Utc>) -> FeedEntry {
         FeedEntry {
             seq,
@@ -336,6 +291,14 @@ mod tests {
         }
     }
 
+    /// The counts of the Source `a` after an excerpt of the feed was counted, and since when they are.
+    fn restored(excerpt: &FeedExcerpt, now: DateTime<Utc>) -> (RecentChanges, Activity) {
+        let counts = RecentChanges::since(now);
+        restore(excerpt, &HashMap::from([("a", &counts)]), now);
+        let found = activity([&counts].into_iter(), now);
+        (counts, found)
+    }
+
     #[test]
     fn what_an_earlier_process_has_applied_is_counted_from_the_feed() {
         let now = at(86_400);
@@ -347,16 +310,13 @@ mod tests {
             entry(6, "a", at(-10)),
         ];
         for (next, expected) in [(None, at(0)), (Some(6), at(0))] {
-            let counts = RecentChanges::since(now);
             let entries = entries.clone();
             let excerpt = FeedExcerpt {
                 entries,
                 next,
                 was_trimmed: false,
             };
-            let since = restore(&excerpt, |name| (name == "a").then_some(&counts), now);
-            reach_back([&counts].into_iter(), since);
-            let found = activity([&counts].into_iter(), now);
+            let (_, found) = restored(&excerpt, now);
             assert_eq!(found.since, expected);
             assert_eq!(columns(&found.hour), [(58, 1)]);
             assert_eq!(found.day.iter().map(AppliedCounts::changes).sum::<u64>(), 1);
@@ -367,9 +327,7 @@ mod tests {
             next: Some(9),
             was_trimmed: false,
         };
-        let counts = RecentChanges::since(now);
-        let since = restore(&excerpt, |_| Some(&counts), now);
-        assert_eq!(since, at(86_399));
+        assert_eq!(restored(&excerpt, now).1.since, at(86_399));
         // Older ones were removed from the feed.
         for (entries, expected) in [(vec![entry(9, "a", at(86_000))], at(86_000)), (vec![], now)] {
             let excerpt = FeedExcerpt {
@@ -377,8 +335,7 @@ mod tests {
                 next: None,
                 was_trimmed: true,
             };
-            let counts = RecentChanges::since(now);
-            assert_eq!(restore(&excerpt, |_| Some(&counts), now), expected);
+            assert_eq!(restored(&excerpt, now).1.since, expected);
         }
     }
 
@@ -396,9 +353,8 @@ mod tests {
             next: Some(6),
             was_trimmed: false,
         };
-        let counts = RecentChanges::since(now);
-        let since = restore(&excerpt, |_| Some(&counts), now);
-        assert_eq!(since, at(86_000));
+        let (counts, found) = restored(&excerpt, now);
+        assert_eq!(found.since, at(86_000));
         counts.count(now, "created", None);
         let found = activity([&counts].into_iter(), now);
         assert_eq!(columns(&found.hour), [(52, 1), (58, 1), (59, 1)]);

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::faults::Faults;
 use super::oddities::OddDocuments;
-use crate::status::{OddityStatus, StatusError};
+use crate::status::{HookStatus, OddityStatus, StatusError};
 use crate::store::{ChannelId, ResourceId, SetId};
 
 /// How long a disk error is reported after it last occurred; a write is retried more often than that.
@@ -98,25 +98,10 @@ pub(super) struct SetFacts {
 pub(super) struct HookFacts {
     /// Its place among all hooks of the configuration.
     pub(super) number: usize,
-    /// `command` or `url`.
-    pub(super) kind: &'static str,
-    /// The number of the feed up to which it has accepted everything; `None`: not known yet.
-    pub(super) position: Option<i64>,
-    /// Whether a run or a request is in progress.
-    pub(super) is_running: bool,
-    /// How many runs and requests were accepted since the start.
-    pub(super) accepted: u64,
-    /// How many were not.
-    pub(super) failed: u64,
-    pub(super) accepted_at: Option<DateTime<Utc>>,
-    /// How many in a row were not.
+    /// What is shown of it, but for [`HookStatus::behind`], which the database has.
+    pub(super) status: HookStatus,
+    /// How many runs and requests in a row were not accepted.
     pub(super) failures: u32,
-    pub(super) failing_since: Option<DateTime<Utc>>,
-    /// Why the last one was not.
-    pub(super) error: Option<StatusError>,
-    pub(super) next_try_at: Option<DateTime<Utc>>,
-    /// Whether there is no next try: the receiver wants none.
-    pub(super) is_stopped: bool,
     /// The notice that entries were removed before it has accepted them.
     pub(super) missed: Option<StatusError>,
 }
@@ -242,15 +227,13 @@ impl RuntimeStatus {
         self.0.lock().hooks.remove(&key);
     }
 
-    /// The hooks of a Source with their names, in the order of the configuration.
-    pub(super) fn hooks(&self, source: &str) -> Vec<(String, HookFacts)> {
+    /// The hooks of a Source, in the order of the configuration.
+    pub(super) fn hooks(&self, source: &str) -> Vec<HookFacts> {
         let facts = self.0.lock();
         let hooks = facts.hooks.iter().filter(|((of, _), _)| of == source);
-        let mut hooks: Vec<_> = hooks
-            .map(|((_, name), facts)| (name.clone(), facts.clone()))
-            .collect();
+        let mut hooks: Vec<_> = hooks.map(|(_, facts)| facts.clone()).collect();
         drop(facts);
-        hooks.sort_by_key(|(_, facts)| facts.number);
+        hooks.sort_by_key(|facts| facts.number);
         hooks
     }
 

@@ -20,7 +20,7 @@ use resyncd_core::{
 use resyncd_fetch::HostLoad;
 use url::Url;
 
-use super::attention::{self, ChannelNeeds, DATABASE_ROW, FailingHook, SetNeeds};
+use super::attention::{self, ChannelNeeds, DATABASE_ROW};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
@@ -48,24 +48,9 @@ const LONGEST_ORIGIN: usize = 300;
 /// How much of the message of a failed task is shown, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// What the workers of a Source have reported.
-struct WorkerReports {
-    mirror_error: Option<StatusError>,
-    facts: SourceFacts,
-    /// The hooks with their names, in the order of the configuration.
-    hooks: Vec<(String, HookFacts)>,
-}
-
-impl WorkerReports {
-    fn of(runtime_status: &RuntimeStatus, source: &str) -> Self {
-        let (facts, mirror_error) = runtime_status.source_and_mirror(source);
-        Self {
-            mirror_error,
-            facts,
-            hooks: runtime_status.hooks(source),
-        }
-    }
-}
+/// What the workers of a Source have reported: of the Source, why its mirror can't be used, and of its hooks in the order of the
+/// configuration.
+type WorkerReports = (SourceFacts, Option<StatusError>, Vec<HookFacts>);
 
 /// The status of these Sources, each of them there once, with their own `store` and `runtime_status`. The database is read once for
 /// all of them.
@@ -76,16 +61,18 @@ pub(super) async fn status(
     contexts: &[Arc<SourceContext>],
 ) -> Result<Status, EngineError> {
     // What a worker reports is in the database by then: the numbers must not be of a time before it.
-    let reports = contexts.iter();
-    let reports = reports.map(|context| WorkerReports::of(runtime_status, context.name()));
+    let reports = contexts.iter().map(|context| {
+        let (facts, mirror_error) = runtime_status.source_and_mirror(context.name());
+        (facts, mirror_error, runtime_status.hooks(context.name()))
+    });
     let reports: Vec<WorkerReports> = reports.collect();
     let mut set_facts = runtime_status.sets();
     let queries = contexts.iter().map(|context| OverviewQuery {
         source: context.name().to_owned(),
         with_versions: context.source.versions.is_some(),
     });
-    let positions = reports.iter().flat_map(|reports| &reports.hooks);
-    let positions = positions.filter_map(|(_, facts)| facts.position).collect();
+    let positions = reports.iter().flat_map(|(_, _, hooks)| hooks);
+    let positions = positions.filter_map(|hook| hook.status.position).collect();
     let overview = store.overview(queries.collect(), positions).await?;
     let Overview { sources, behind } = overview;
     let write_failure = store.write_failure().await;
@@ -113,13 +100,13 @@ pub(super) async fn status(
 
 fn source(
     context: &SourceContext,
-    reports: WorkerReports,
+    (facts, mirror_error, hooks): WorkerReports,
     behind: &HashMap<i64, u64>,
     sets: Vec<SetStatus>,
     former: Option<FormerSets>,
     versions: Option<VersionsOverview>,
 ) -> SourceStatus {
-    let (config, facts) = (&context.source, reports.facts);
+    let config = &context.source;
     let unreadable = context.store.unreadable_row(context.name());
     let unreadable = unreadable.map(|row| StatusError::new(DATABASE_ROW, row.message, row.at));
     let (state, error) = match &unreadable {
@@ -140,23 +127,21 @@ fn source(
     let next_try_at = facts.next_try_at.map(rfc3339).or(next_of_sets);
     let mut notices = facts.notices;
     let mut of_former = None;
-    if let Some(FormerSets {
-        number,
-        notice,
-        resources,
-    }) = former
-    {
+    if let Some((number, notice, resources)) = former {
         let since = notices.since(TOO_MANY_SETS);
         of_former = since.map(|since| attention::of_former_sets(&config.name, number, since));
         notices.replace(notice, resources);
     }
-    let (hooks, of_hooks) = hooks(reports.hooks, behind, &mut notices);
+    for missed in hooks.iter().filter_map(|hook| hook.missed.clone()) {
+        notices.add(missed, 1);
+    }
     let mirror = config.mirror.display().to_string();
-    let mut attention = attention::of_mirror(&mirror, reports.mirror_error.as_ref());
-    attention.extend(attention::of_versions(facts.versions_error.as_ref()));
-    attention.extend(of_hooks);
-    attention.extend(of_former);
-    attention.extend(unreadable.as_ref().map(attention::of_row));
+    let of_mirror = attention::of_mirror(&mirror, mirror_error.as_ref());
+    let of_versions = attention::of_versions(facts.versions_error.as_ref());
+    let of_hooks = hooks.iter().filter_map(attention::of_hook);
+    let of_row = unreadable.as_ref().map(attention::of_row);
+    let of_source = of_mirror.into_iter().chain(of_versions).chain(of_hooks);
+    let attention = of_source.chain(of_former).chain(of_row).collect();
     SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),
@@ -170,7 +155,10 @@ fn source(
         sets,
         notices: notices.into_rows(),
         describedby: texts(&[facts.described_by]),
-        hooks,
+        hooks: hooks
+            .into_iter()
+            .map(|hook| hook_status(hook, behind))
+            .collect(),
         versions: config
             .versions
             .as_deref()
@@ -205,43 +193,12 @@ fn sets(
     wanted.map(status).collect()
 }
 
-/// The hooks of a Source, and what of them waits for a person.
-fn hooks(
-    known: Vec<(String, HookFacts)>,
-    behind: &HashMap<i64, u64>,
-    notices: &mut Faults,
-) -> (Vec<HookStatus>, Vec<Attention>) {
-    let (mut shown, mut attentions) = (Vec::new(), Vec::new());
-    for (name, facts) in known {
-        if let Some(missed) = facts.missed {
-            notices.add(missed, 1);
-        }
-        if let (Some(since), Some(error)) = (facts.failing_since, &facts.error) {
-            attentions.extend(attention::of_hook(&FailingHook {
-                name: &name,
-                failures: facts.failures,
-                since,
-                error,
-                is_stopped: facts.is_stopped,
-            }));
-        }
-        let behind = facts.position.and_then(|position| behind.get(&position));
-        shown.push(HookStatus {
-            name,
-            kind: facts.kind.to_owned(),
-            position: facts.position,
-            behind: behind.copied(),
-            running: facts.is_running,
-            accepted: facts.accepted,
-            failed: facts.failed,
-            last_accepted_at: facts.accepted_at.map(rfc3339),
-            failing_since: facts.failing_since.map(rfc3339),
-            error: facts.error,
-            next_try_at: facts.next_try_at.map(rfc3339),
-            stopped: facts.is_stopped,
-        });
+fn hook_status(hook: HookFacts, behind: &HashMap<i64, u64>) -> HookStatus {
+    let position = hook.status.position;
+    HookStatus {
+        behind: position.and_then(|position| behind.get(&position).copied()),
+        ..hook.status
     }
-    (shown, attentions)
 }
 
 /// Whether a hub has delivered something since that time: it has reached the callback.
@@ -259,13 +216,8 @@ pub(super) fn is_former(source: &config::Source, set: &SetTotals) -> bool {
     set.is_ended || !parse_uri(&set.capability_list).is_ok_and(|list| is_wanted(&list))
 }
 
-/// The sets that are not followed any more and of which the mirror has resources.
-struct FormerSets {
-    number: usize,
-    notice: StatusError,
-    /// How many resources the mirror has of them.
-    resources: u64,
-}
+/// How many sets are not followed any more, the notice of them, and how many resources the mirror has of them.
+type FormerSets = (usize, StatusError, u64);
 
 fn former_sets(
     started_at: DateTime<Utc>,
@@ -284,11 +236,7 @@ fn former_sets(
         source.name
     );
     let notice = StatusError::new("former-sets", message, started_at);
-    Some(FormerSets {
-        number: former.len(),
-        notice,
-        resources,
-    })
+    Some((former.len(), notice, resources))
 }
 
 /// A Source that is not followed any more.
@@ -360,17 +308,12 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         let notice = StatusError::new("doubted-lastmod", message, now);
         facts.notices.add(notice, 1);
     }
-    let needs = SetNeeds {
-        held_deletions: numbers.held_deletions,
-        held_since: numbers.held_since,
-        failed: numbers.failed,
-        given_up_since: numbers.given_up_since,
-    };
-    let mut attention = attention::of_set(&context.source.name, &needs);
+    let mut attention = attention::of_set(&context.source.name, &numbers);
     let stale = context.source.stale_after.zip(age);
     attention.extend(stale.and_then(|(after, age)| attention::of_stale_set(after, age, now)));
     let of_channels = channels.iter().flat_map(|channel| &channel.attention);
     attention.extend(of_channels.cloned());
+    let errors = errors(&facts, &numbers);
     SetStatus {
         capability_list: record.capability_list.to_string(),
         state: state(&numbers, &facts).to_owned(),
@@ -410,8 +353,9 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         patch_missed: facts.patch_missed,
         describedby: texts(&facts.described_by),
         notices: facts.notices.clone().into_rows(),
-        errors: errors(&facts, &numbers),
-        error: error(facts, numbers),
+        // The most severe one.
+        error: errors.first().map(|error| error.clone().split().0),
+        errors,
         oddities: context.runtime_status.oddities(record.id),
     }
 }
@@ -466,13 +410,6 @@ fn errors(facts: &SetFacts, numbers: &SetStatistics) -> Vec<CountedError> {
         errors.include(notice.clone(), 1);
     }
     errors.into_rows()
-}
-
-/// The most severe error.
-fn error(facts: SetFacts, numbers: SetStatistics) -> Option<StatusError> {
-    let failure = numbers.failures.into_iter().next();
-    let failure = failure.map(|it| StatusError::new(&it.code, it.message, it.at));
-    facts.failing.or(failure).or(facts.notice)
 }
 
 /// The newest intervals of a coverage.

@@ -24,24 +24,11 @@ const SOURCE_STATES: &[&str] = &["discovering", "ok", "failing"];
 const SET_STATES: &[&str] = &["baseline", "catching-up", "in-sync", "gap", "failing"];
 const CHANNEL_STATES: &[&str] = &["pending", "active", "denied", "expired", "unsubscribed"];
 
-/// Why the metrics can't be stated.
-#[derive(Debug, thiserror::Error)]
-#[error("the metrics cannot be encoded: {0}")]
-pub struct ExpositionError(#[from] prometheus::Error);
-
-impl ExpositionError {
-    /// The stable code of the error, in kebab-case.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        "metrics"
-    }
-}
-
 /// The status, and what was counted, in Prometheus' text format, version 0.0.4.
 ///
 /// # Errors
-/// [`ExpositionError`], a fault of this program.
-pub fn exposition(status: &Status, counters: &Counters) -> Result<String, ExpositionError> {
+/// What can't be encoded, a fault of this program.
+pub fn exposition(status: &Status, counters: &Counters) -> Result<String, prometheus::Error> {
     let mut samples = Samples::default();
     let now = seconds(&status.now);
     samples.add(&BUILD_INFO, &[status.version.as_str()], 1.0);
@@ -57,10 +44,10 @@ pub fn exposition(status: &Status, counters: &Counters) -> Result<String, Exposi
     for source in &status.sources {
         add_source(&mut samples, source, now);
     }
-    samples.add_some(&PROCESS_START, &[], seconds(&status.started_at));
+    samples.add(&PROCESS_START, &[], seconds(&status.started_at));
     add_process(&mut samples);
     counters.add_to(&mut samples);
-    Ok(samples.encode()?)
+    samples.encode()
 }
 
 /// `now`: seconds since 1970, as in all functions below.
@@ -80,12 +67,14 @@ fn add_source(samples: &mut Samples, source: &SourceStatus, now: Option<f64>) {
     }
     for hook in &source.hooks {
         let labels = [name, hook.name.as_str()];
-        let position = hook.position.map(|position| position as f64);
-        samples.add_some(&HOOK_POSITION, &labels, position);
-        let behind = hook.behind.map(|behind| behind as f64);
-        samples.add_some(&HOOK_BEHIND, &labels, behind);
         let failing = hook.failing_since.as_deref().and_then(seconds);
-        samples.add_some(&HOOK_FAILING, &labels, failing);
+        for (family, value) in [
+            (&HOOK_POSITION, hook.position.map(|it| it as f64)),
+            (&HOOK_BEHIND, hook.behind.map(|it| it as f64)),
+            (&HOOK_FAILING, failing),
+        ] {
+            samples.add(family, &labels, value);
+        }
         for (outcome, runs) in [("accepted", hook.accepted), ("failed", hook.failed)] {
             samples.add(&HOOK_RUNS, &[labels[0], labels[1], outcome], runs as f64);
         }
@@ -143,7 +132,7 @@ fn add_set(samples: &mut Samples, source: &str, set: &SetStatus, now: Option<f64
             set.next_poll_at.as_deref().and_then(seconds),
         ),
     ] {
-        samples.add_some(family, &labels, value);
+        samples.add(family, &labels, value);
     }
     add_channels(samples, labels, &set.channels, now);
 }
@@ -181,25 +170,17 @@ fn add_channels(
             samples.add(&NOTIFICATIONS, &labels, count as f64);
         }
     }
-    let kinds: BTreeSet<&str> = channels
-        .iter()
-        .map(|channel| channel.kind.as_str())
-        .collect();
+    let kinds: BTreeSet<&str> = channels.iter().map(|it| it.kind.as_str()).collect();
     for kind in kinds {
-        let of_kind = channels.iter().filter(|channel| channel.kind == kind);
-        let of_kind: Vec<&ChannelStatus> = of_kind.collect();
-        let last = of_kind.iter();
-        let last = last.filter_map(|channel| seconds(channel.last_notification_at.as_deref()?));
-        let last = last.reduce(f64::max);
+        let of_kind = || channels.iter().filter(|channel| channel.kind == kind);
+        let last = of_kind().filter_map(|it| seconds(it.last_notification_at.as_deref()?));
         // A subscription that is being ended is not renewed.
-        let used = of_kind
-            .iter()
-            .filter(|channel| channel.state != "unsubscribed");
+        let used = of_kind().filter(|channel| channel.state != "unsubscribed");
         let ends = used.filter_map(|channel| seconds(channel.lease_expires_at.as_deref()?));
-        let ends = ends.reduce(f64::min);
-        let left = now.zip(ends).map(|(now, ends)| (ends - now).max(0.0));
-        samples.add_some(&CHANNEL_LAST, &[source, set, kind], last);
-        samples.add_some(&CHANNEL_LEASE, &[source, set, kind], left);
+        let left = now.zip(ends.reduce(f64::min));
+        let left = left.map(|(now, ends)| (ends - now).max(0.0));
+        samples.add(&CHANNEL_LAST, &[source, set, kind], last.reduce(f64::max));
+        samples.add(&CHANNEL_LEASE, &[source, set, kind], left);
     }
 }
 

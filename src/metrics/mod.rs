@@ -16,5 +16,5 @@ mod process;
 mod samples;
 
 pub use counters::{CountedWait, Counters, PollOutcome, SourceCounters};
-pub use exposition::{ExpositionError, exposition};
+pub use exposition::exposition;
 pub use families::{FAMILIES, Family, MetricKind};

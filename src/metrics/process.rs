@@ -56,7 +56,7 @@ pub(super) fn add_process(samples: &mut Samples) {
         samples.add(&PROCESS_OPEN_FDS, &[], open as f64);
     }
     let most = getrlimit(Resource::Nofile).current;
-    samples.add_some(&PROCESS_MAX_FDS, &[], most.map(|most| most as f64));
+    samples.add(&PROCESS_MAX_FDS, &[], most.map(|most| most as f64));
 }
 
 #[cfg(test)]

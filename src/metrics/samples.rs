@@ -25,28 +25,22 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Adds a sample. The values of the labels are in the order of their names.
-    pub(super) fn add(&mut self, family: &'static Family, labels: &[&str], value: f64) {
+    /// Adds a sample if it has a value. The values of the labels are in the order of their names.
+    pub(super) fn add(
+        &mut self,
+        family: &'static Family,
+        labels: &[&str],
+        value: impl Into<Option<f64>>,
+    ) {
         debug_assert_eq!(family.labels.len(), labels.len(), "{}", family.name);
         debug_assert_ne!(family.kind, MetricKind::Histogram, "{}", family.name);
+        let Some(value) = value.into() else { return };
         let of_family = self.values.entry(family.name).or_insert_with(|| Values {
             family,
             values: BTreeMap::new(),
         });
         let labels = labels.iter().map(|&value| value.to_owned()).collect();
         *of_family.values.entry(labels).or_default() += value;
-    }
-
-    /// Adds a sample if it has a value.
-    pub(super) fn add_some(
-        &mut self,
-        family: &'static Family,
-        labels: &[&str],
-        value: Option<f64>,
-    ) {
-        if let Some(value) = value {
-            self.add(family, labels, value);
-        }
     }
 
     /// Adds a sample for each state: 1 for the current one, 0 for the others.
@@ -90,20 +84,13 @@ fn family_of(samples: Values) -> MetricFamily {
         MetricKind::Gauge | MetricKind::Histogram => MetricType::GAUGE,
     });
     let metrics = values.into_iter().map(|(labels, value)| {
-        let mut metric = Metric::default();
-        metric.set_label(label_pairs(family, labels));
-        match family.kind {
-            MetricKind::Counter => {
-                let mut counter = Counter::default();
-                counter.set_value(value);
-                metric.set_counter(counter);
-            }
-            MetricKind::Gauge | MetricKind::Histogram => {
-                let mut gauge = Gauge::default();
-                gauge.set_value(value);
-                metric.set_gauge(gauge);
-            }
-        }
+        let mut metric = Metric::from_label(label_pairs(family, labels));
+        // The kind of the family decides which of them is encoded.
+        let (mut counter, mut gauge) = (Counter::default(), Gauge::default());
+        counter.set_value(value);
+        gauge.set_value(value);
+        metric.set_counter(counter);
+        metric.set_gauge(gauge);
         metric
     });
     encoded.set_metric(metrics.collect());

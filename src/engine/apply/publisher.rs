@@ -27,10 +27,9 @@ use super::execute::TaskOutcome;
 use super::received::{Description, ReceivedBytes, ReceivedResource};
 use super::task_error::{TaskError, publication_failure};
 use crate::clock;
-use crate::engine::recent_changes::apply_delay;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::store_retries::rest_unless_stopped;
-use crate::status::StatusError;
+use crate::status::{StatusError, apply_delay};
 use crate::store::{
     Publication, ResourceId, SourceAnswer, StoreError, StoredVersion, Task, TaskFailure, TaskResult,
 };

@@ -97,7 +97,8 @@ impl Hooks {
             let runtime_status = &handles.runtime_status;
             runtime_status.note_hook(&source.name, &hook.name, |facts: &mut HookFacts| {
                 facts.number = number;
-                facts.kind = kind;
+                facts.status.name.clone_from(&hook.name);
+                facts.status.kind = kind.to_owned();
             });
             if running.iter().any(|it| it.target.is_of(source, hook)) {
                 continue;

@@ -24,7 +24,7 @@ use crate::config::{Hook, HookAction};
 use crate::engine::heartbeats::Heartbeats;
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
 use crate::engine::store_retries::rest_unless_stopped;
-use crate::status::StatusError;
+use crate::status::{StatusError, rfc3339};
 use crate::store::{FeedEntry, Store, StoreError, Wake};
 
 /// The pauses between two tries.
@@ -194,7 +194,7 @@ impl HookWorker {
                     if begin.has_missed {
                         self.report_missed();
                     }
-                    self.note(|facts| facts.position = Some(begin.position));
+                    self.note(|facts| facts.status.position = Some(begin.position));
                     return Some(HookPosition {
                         accepted: begin.position,
                         stored: begin.position,
@@ -242,9 +242,9 @@ impl HookWorker {
                 continue;
             }
             has_gathered = false;
-            self.note(|facts| facts.is_running = true);
+            self.note(|facts| facts.status.running = true);
             let delivered = self.deliver(&batch, position).await;
-            self.note(|facts| facts.is_running = false);
+            self.note(|facts| facts.status.running = false);
             match delivered {
                 Ok(()) => {
                     failures = 0;
@@ -280,7 +280,7 @@ impl HookWorker {
             let has_more = news.until < news.end;
             if news.entries.is_empty() && last.is_none() {
                 position.accepted = news.until;
-                self.note(|facts| facts.position = Some(news.until));
+                self.note(|facts| facts.status.position = Some(news.until));
             }
             if !is_webhook && !news.entries.is_empty() {
                 let (feed, most) = (store.feed_id(), hook.lines);
@@ -401,15 +401,19 @@ impl HookWorker {
 
     fn note_accepted(&self, position: i64) {
         let mut failed_since = None;
-        self.note(|facts| {
-            facts.position = Some(position);
-            facts.accepted += 1;
-            facts.accepted_at = Some(clock::now().wall);
-            facts.failures = 0;
-            facts.error = None;
-            facts.next_try_at = None;
-            failed_since = facts.failing_since.take();
-        });
+        self.note(
+            |HookFacts {
+                 status, failures, ..
+             }| {
+                status.position = Some(position);
+                status.accepted += 1;
+                status.last_accepted_at = Some(rfc3339(clock::now().wall));
+                *failures = 0;
+                status.error = None;
+                status.next_try_at = None;
+                failed_since = status.failing_since.take();
+            },
+        );
         if failed_since.is_some() {
             let HookTarget { source, hook, .. } = &*self.target;
             tracing::info!(source, hook = hook.name, position, "hook succeeds again");
@@ -422,14 +426,18 @@ impl HookWorker {
         let next = pause.and_then(|pause| TimeDelta::from_std(pause).ok());
         let next = next.and_then(|pause| now.checked_add_signed(pause));
         let status_error = StatusError::new(error.code(), error.to_string(), now);
-        self.note(|facts| {
-            facts.failed += 1;
-            facts.failures = facts.failures.saturating_add(1);
-            facts.failing_since.get_or_insert(now);
-            facts.error = Some(status_error.clone());
-            facts.next_try_at = next;
-            facts.is_stopped = pause.is_none();
-        });
+        self.note(
+            |HookFacts {
+                 status, failures, ..
+             }| {
+                status.failed += 1;
+                *failures = failures.saturating_add(1);
+                status.failing_since.get_or_insert_with(|| rfc3339(now));
+                status.error = Some(status_error.clone());
+                status.next_try_at = next.map(rfc3339);
+                status.stopped = pause.is_none();
+            },
+        );
         let HookTarget { source, hook, .. } = &*self.target;
         let (code, reason) = (error.code(), &status_error.message);
         let seconds = pause.map(|pause| pause.as_secs_f32());
@@ -585,7 +593,7 @@ mod tests {
         let worker = HookWorker::new(Arc::new(target), handles, stop.clone());
         let stopping = async {
             while store.begin_hook(NAME, &hook.name).await.unwrap().position != position
-                || source.context.runtime_status.hooks(NAME)[0].1.accepted == 0
+                || source.context.runtime_status.hooks(NAME)[0].status.accepted == 0
             {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -594,7 +602,7 @@ mod tests {
         let both = async { tokio::join!(worker.run(), stopping) };
         tokio::time::timeout(LONG, both).await.unwrap();
         let mut hooks = source.context.runtime_status.hooks(NAME);
-        hooks.remove(0).1
+        hooks.remove(0)
     }
 
     #[tokio::test]

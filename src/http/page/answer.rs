@@ -41,15 +41,17 @@ pub(super) fn page_headers(media_type: &'static str) -> [(HeaderName, HeaderValu
 pub(super) fn page(status: StatusCode, template: &impl Template) -> Response {
     match template.render() {
         Ok(text) => (status, page_headers("text/html; charset=utf-8"), text).into_response(),
-        Err(error) => {
-            let message = format!("the page cannot be rendered: {error}");
-            error_response(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "page-not-rendered",
-                &message,
-            )
-        }
+        Err(error) => not_rendered(&error),
     }
+}
+
+pub(super) fn not_rendered(error: &askama::Error) -> Response {
+    let message = format!("the page cannot be rendered: {error}");
+    error_response(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "page-not-rendered",
+        &message,
+    )
 }
 
 /// Whether a browser asks, to show the answer to a person.

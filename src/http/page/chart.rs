@@ -29,8 +29,8 @@ pub(super) struct Bar {
 /// A diagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chart {
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
+    pub(super) id: String,
+    pub(super) title: String,
     pub(super) width: u64,
     pub(super) height: u64,
     pub(super) bars: Vec<Bar>,
@@ -44,62 +44,84 @@ pub(super) struct Chart {
     pub(super) rows: Vec<(String, String)>,
 }
 
-/// The columns of a diagram: their length, and what the diagrams are called.
+/// A diagram of each kind is drawn of these columns.
 struct Range<'a> {
-    ids: [&'static str; 2],
-    titles: [&'static str; 2],
-    begins: &'static str,
-    /// Of the sentence that sums it up.
+    /// `hour` or `day`.
     length: &'static str,
+    begins: &'static str,
+    /// What a column is called, and its length.
     column: &'static str,
     seconds: i64,
     counts: &'a [AppliedCounts],
     until: DateTime<Utc>,
 }
 
+/// What a column shows: words, and its rectangles as class, upper end and height.
+type Column = (String, Vec<(&'static str, u64, u64)>);
+
 impl Range<'_> {
-    /// The columns that are not empty: their number, the time of their begin, and their counts.
-    fn columns(&self) -> impl Iterator<Item = (u64, String, &AppliedCounts)> {
+    /// A diagram of the columns that are not empty. `column`: what one shows; `None`: nothing.
+    fn chart(
+        &self,
+        [kind, title, summary]: [String; 3],
+        (height, axis): (u64, Vec<String>),
+        column: impl Fn(&AppliedCounts) -> Option<Column>,
+    ) -> Chart {
         let last = self.until.timestamp().div_euclid(self.seconds);
         let first = last + 1 - self.counts.len() as i64;
-        let columns = self.counts.iter().zip(0u64..);
-        columns
-            .filter(|(counts, _)| counts.changes() > 0)
-            .map(move |(counts, column)| {
-                let seconds = (first + column as i64).saturating_mul(self.seconds);
-                let begins = DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds);
-                (column, begins.format("%H:%M").to_string(), counts)
-            })
+        let (mut bars, mut rows) = (Vec::new(), Vec::new());
+        for (counts, number) in self.counts.iter().zip(0u64..) {
+            let Some((words, shown)) = column(counts).filter(|_| counts.changes() > 0) else {
+                continue;
+            };
+            let seconds = (first + number as i64).saturating_mul(self.seconds);
+            let begins = DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds);
+            let begins = begins.format("%H:%M").to_string();
+            bars.extend(shown.into_iter().map(|(class, y, height)| Bar {
+                class,
+                x: number * COLUMN + 1,
+                y,
+                width: COLUMN - 2,
+                height,
+                title: format!("{begins}: {words}"),
+            }));
+            rows.push((begins, words));
+        }
+        Chart {
+            id: format!("{kind}-{}", self.length),
+            title,
+            width: COLUMN * self.counts.len() as u64,
+            height,
+            bars,
+            axis,
+            begins: self.begins,
+            summary,
+            rows,
+        }
     }
 
-    fn width(&self) -> u64 {
-        COLUMN * self.counts.len() as u64
+    fn sum(&self) -> AppliedCounts {
+        let mut sum = AppliedCounts::default();
+        for column in self.counts {
+            sum.add(column);
+        }
+        sum
     }
 }
 
 /// The diagrams: the changes of the hour and of the day, the delays of the hour and of the day.
 pub(super) fn charts(activity: &Activity) -> Vec<Chart> {
     let hour = Range {
-        ids: ["changes-hour", "delays-hour"],
-        titles: [
-            "Changes in the last hour, by minute",
-            "From change to applied, in the last hour",
-        ],
-        begins: "1 h ago",
         length: "hour",
+        begins: "1 h ago",
         column: "minute",
         seconds: 60,
         counts: &activity.hour,
         until: activity.until,
     };
     let day = Range {
-        ids: ["changes-day", "delays-day"],
-        titles: [
-            "Changes in the last day, by quarter of an hour",
-            "From change to applied, in the last day",
-        ],
-        begins: "24 h ago",
         length: "day",
+        begins: "24 h ago",
         column: "quarter of an hour",
         seconds: 900,
         counts: &activity.day,
@@ -108,72 +130,46 @@ pub(super) fn charts(activity: &Activity) -> Vec<Chart> {
     vec![changes(&hour), changes(&day), delays(&hour), delays(&day)]
 }
 
-fn sum(counts: &[AppliedCounts]) -> AppliedCounts {
-    let mut sum = AppliedCounts::default();
-    for column in counts {
-        sum.add(column);
-    }
-    sum
+fn words(counts: &AppliedCounts) -> String {
+    format!(
+        "{} created, {} updated, {} deleted",
+        number(counts.created),
+        number(counts.updated),
+        number(counts.deleted)
+    )
 }
 
 fn changes(range: &Range<'_>) -> Chart {
     let most = range.counts.iter().map(AppliedCounts::changes).max();
     let most = most.unwrap_or(0);
-    let (mut bars, mut rows) = (Vec::new(), Vec::new());
-    for (column, begins, counts) in range.columns() {
-        let words = format!(
-            "{} created, {} updated, {} deleted",
-            number(counts.created),
-            number(counts.updated),
-            number(counts.deleted)
-        );
-        let mut y = HEIGHT;
-        for (class, count) in [
-            ("created", counts.created),
-            ("updated", counts.updated),
-            ("deleted", counts.deleted),
-        ] {
-            if count == 0 {
-                continue;
-            }
-            let height = (count * HEIGHT / most.max(1)).max(LEAST).min(y);
-            y -= height;
-            bars.push(Bar {
-                class,
-                x: column * COLUMN + 1,
-                y,
-                width: COLUMN - 2,
-                height,
-                title: format!("{begins}: {words}"),
-            });
-        }
-        rows.push((begins, words));
-    }
-    let total = sum(range.counts);
+    let (length, column, total) = (range.length, range.column, range.sum());
     let summary = match total.changes() {
-        0 => format!("No change in the last {}.", range.length),
+        0 => format!("No change in the last {length}."),
         all => format!(
-            "{} in the last {}: {} created, {} updated, {} deleted. Most in a {}: {}.",
+            "{} in the last {length}: {}. Most in a {column}: {}.",
             counted(all, "change", "changes"),
-            range.length,
-            number(total.created),
-            number(total.updated),
-            number(total.deleted),
-            range.column,
+            words(&total),
             number(most)
         ),
     };
-    Chart {
-        id: range.ids[0],
-        title: range.titles[0],
-        width: range.width(),
-        height: HEIGHT,
-        bars,
-        axis: vec![number(most.max(1)), "0".to_owned()],
-        begins: range.begins,
-        summary,
-        rows,
-    }
+    let title = format!("Changes in the last {length}, by {column}");
+    let axis = vec![number(most.max(1)), "0".to_owned()];
+    let texts = ["changes".to_owned(), title, summary];
+    range.chart(texts, (HEIGHT, axis), |counts| {
+        let mut y = HEIGHT;
+        let kinds = [
+            ("created", counts.created),
+            ("updated", counts.updated),
+            ("deleted", counts.deleted),
+        ];
+        let kinds = kinds.into_iter().filter(|(_, count)| *count > 0);
+        let bars = kinds.map(|(class, count)| {
+            let height = (count * HEIGHT / most.max(1)).max(LEAST).min(y);
+            y -= height;
+            (class, y, height)
+        });
+        Some((words(counts), bars.collect()))
+    })
 }
 
 /// The name of a class of delays.
@@ -209,60 +205,40 @@ fn delays(range: &Range<'_>) -> Chart {
     let classes = DELAY_BOUNDS.len() as u64 + 1;
     // Each class is a step of the axis, which is about logarithmic.
     let step = 8;
-    let (mut bars, mut rows) = (Vec::new(), Vec::new());
-    for (column, begins, counts) in range.columns() {
-        let Some((median, greatest)) = median_and_greatest(&counts.delays) else {
-            continue;
-        };
+    let (length, total) = (range.length, range.sum());
+    let summary = match median_and_greatest(&total.delays) {
+        None => format!("No announced change in the last {length}."),
+        Some((median, greatest)) => format!(
+            "Of {} in the last {length}, half were applied after {}, the slowest after {}.",
+            counted(
+                total.delays.iter().sum(),
+                "announced change",
+                "announced changes"
+            ),
+            class_name(median),
+            class_name(greatest)
+        ),
+    };
+    let title = format!("From change to applied, in the last {length}");
+    let axis = ["1 day", "1 min", "0.1 s"].map(str::to_owned).to_vec();
+    let texts = ["delays".to_owned(), title, summary];
+    range.chart(texts, (classes * step, axis), |counts| {
+        let (median, greatest) = median_and_greatest(&counts.delays)?;
         let words = format!(
             "half of them {}, the slowest {}",
             class_name(median),
             class_name(greatest)
         );
         let (median, greatest) = (median as u64, greatest as u64);
-        for (class, from, until) in [
+        let bars = [
             ("slowest", median + 1, greatest + 1),
             ("median", 0, median + 1),
-        ] {
-            if until > from {
-                bars.push(Bar {
-                    class,
-                    x: column * COLUMN + 1,
-                    y: (classes - until) * step,
-                    width: COLUMN - 2,
-                    height: (until - from) * step,
-                    title: format!("{begins}: {words}"),
-                });
-            }
-        }
-        rows.push((begins, words));
-    }
-    let total = sum(range.counts);
-    let summary = match median_and_greatest(&total.delays) {
-        None => format!("No announced change in the last {}.", range.length),
-        Some((median, greatest)) => format!(
-            "Of {} in the last {}, half were applied after {}, the slowest after {}.",
-            counted(
-                total.delays.iter().sum(),
-                "announced change",
-                "announced changes"
-            ),
-            range.length,
-            class_name(median),
-            class_name(greatest)
-        ),
-    };
-    Chart {
-        id: range.ids[1],
-        title: range.titles[1],
-        width: range.width(),
-        height: classes * step,
-        bars,
-        axis: vec!["1 day".to_owned(), "1 min".to_owned(), "0.1 s".to_owned()],
-        begins: range.begins,
-        summary,
-        rows,
-    }
+        ];
+        let bars = bars.into_iter().filter(|(_, from, until)| until > from);
+        let bars = bars
+            .map(|(class, from, until)| (class, (classes - until) * step, (until - from) * step));
+        Some((words, bars.collect()))
+    })
 }
 
 #[cfg(test)]

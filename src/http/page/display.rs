@@ -2,6 +2,8 @@
 //!
 //! Invariant: only `http` and `https` URIs become links, whatever a Source states.
 
+use std::fmt::Display;
+
 use chrono::{DateTime, Utc};
 
 use crate::status::rfc3339;
@@ -37,10 +39,6 @@ impl Moment {
             },
         }
     }
-
-    pub(super) fn parse_some(text: Option<&String>, now: DateTime<Utc>) -> Option<Self> {
-        text.map(|text| Self::parse(text, now))
-    }
 }
 
 /// A time as the status states it.
@@ -69,8 +67,8 @@ pub(super) fn duration(seconds: i64) -> String {
     }
 }
 
-/// A number with its thousands apart.
-pub(super) fn number(number: u64) -> String {
+/// A whole number, not below zero, with its thousands apart.
+pub(super) fn number(number: impl Display) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -91,13 +89,13 @@ pub(super) fn counted(count: u64, one: &str, several: &str) -> String {
     )
 }
 
-/// A length in bytes.
-pub(super) fn bytes(bytes: u64) -> String {
+/// A length in bytes. The templates pass references.
+pub(super) fn bytes(bytes: &u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if bytes < 1000 {
+    if *bytes < 1000 {
         return format!("{bytes} B");
     }
-    let (mut value, mut unit) = (bytes as f64 / 1000.0, 0);
+    let (mut value, mut unit) = (*bytes as f64 / 1000.0, 0);
     // What would be rounded to a thousand is one of the next unit.
     while value >= 999.95 && unit + 1 < UNITS.len() {
         value /= 1000.0;
@@ -106,24 +104,10 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Text from outside that may be a URI.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ShownLink {
-    pub(super) text: String,
-    /// Where it leads; `None`: it is only shown.
-    pub(super) href: Option<String>,
-}
-
-impl ShownLink {
-    pub(super) fn of(text: &str) -> Self {
-        let is_web = ["http://", "https://"]
-            .iter()
-            .any(|scheme| text.starts_with(scheme));
-        Self {
-            text: text.to_owned(),
-            href: is_web.then(|| text.to_owned()),
-        }
-    }
+/// Whether a text from outside becomes a link.
+pub(super) fn is_web(text: &str) -> bool {
+    let schemes = ["http://", "https://"];
+    schemes.iter().any(|scheme| text.starts_with(scheme))
 }
 
 /// The path and query of the page of a resource.
@@ -164,7 +148,7 @@ mod tests {
     #[test]
     fn numbers_are_readable() {
         for (value, expected) in [
-            (0, "0"),
+            (0u64, "0"),
             (999, "999"),
             (1000, "1,000"),
             (1234567, "1,234,567"),
@@ -179,7 +163,7 @@ mod tests {
             (1_234_567_890, "1.2 GB"),
             (u64::MAX, "18446.7 PB"),
         ] {
-            assert_eq!(bytes(value), expected);
+            assert_eq!(bytes(&value), expected);
         }
         assert_eq!(counted(1, "gap", "gaps"), "1 gap");
         assert_eq!(counted(0, "gap", "gaps"), "0 gaps");
@@ -197,7 +181,7 @@ mod tests {
             ("/etc/passwd", false),
             ("", false),
         ] {
-            assert_eq!(ShownLink::of(text).href.is_some(), is_link, "{text:?}");
+            assert_eq!(is_web(text), is_link, "{text:?}");
         }
     }
 

@@ -108,26 +108,18 @@ impl Done {
     pub(super) fn message(&self, mut is_source: impl FnMut(&str) -> bool) -> Option<String> {
         let source = self.source.as_deref().filter(|name| is_source(name))?;
         let count = self.count.unwrap_or(0);
-        match self.done.as_deref()? {
-            "polled" => Some(format!("{source} is being polled.")),
-            "approved" => {
-                let deletions = counted(count, "deletion", "deletions");
-                Some(format!("{deletions} of {source} approved."))
-            }
-            "rejected" => {
-                let deletions = counted(count, "deletion", "deletions");
-                Some(format!("{deletions} of {source} rejected; the files stay."))
-            }
-            "held" => {
-                let deletions = counted(count, "deletion", "deletions");
-                Some(format!("{deletions} of {source} held back again."))
-            }
+        let deletions = counted(count, "deletion", "deletions");
+        Some(match self.done.as_deref()? {
+            "polled" => format!("{source} is being polled."),
+            "approved" => format!("{deletions} of {source} approved."),
+            "rejected" => format!("{deletions} of {source} rejected; the files stay."),
+            "held" => format!("{deletions} of {source} held back again."),
             "retried" => {
                 let changes = counted(count, "change of", "changes of");
-                Some(format!("{changes} {source} tried again."))
+                format!("{changes} {source} tried again.")
             }
-            _ => None,
-        }
+            _ => return None,
+        })
     }
 }
 

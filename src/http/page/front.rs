@@ -5,18 +5,15 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::answer::{database_failed, operation_failed, page, wants_page};
+use super::answer::{not_rendered, operation_failed, page, wants_page};
 use super::forms::{Caller, Done};
 use super::state::PageState;
-use super::text::front_text;
-use super::view::{
-    AttentionRow, Buttons, ChangeRow, Diagrams, Headline, Shell, SourceView, attention_rows,
-    change_rows, headline, now_of, source_views,
-};
+use super::text::FrontText;
+use super::view::{ATTENTIONS, Headline, Shell, first, headline, ranked_sources};
 use crate::http::error_response;
 use crate::http::query::Query;
-use crate::status::Status;
-use crate::store::FeedSearch;
+use crate::status::{Activity, AttentionOf, SourceStatus, Status};
+use crate::store::{FeedEntry, FeedSearch};
 
 const ROOT: &str = "./";
 /// How many of the last changes are shown.
@@ -24,17 +21,17 @@ const CHANGES: usize = 20;
 
 #[derive(Template)]
 #[template(path = "front.html")]
-struct FrontPage {
+struct FrontPage<'a> {
     root: &'static str,
-    shell: Shell,
+    shell: Shell<'a>,
     headline: Headline,
     done: Option<String>,
-    attention: Vec<AttentionRow>,
+    attention: Vec<AttentionOf<'a>>,
     more_attention: usize,
-    sources: Vec<SourceView>,
+    sources: Vec<&'a SourceStatus>,
     more_sources: usize,
-    diagrams: Option<Diagrams>,
-    changes: Vec<ChangeRow>,
+    activity: Option<Activity>,
+    changes: Vec<FeedEntry>,
 }
 
 pub(super) async fn front_page(
@@ -46,7 +43,10 @@ pub(super) async fn front_page(
     let done = done.unless_foreign(&headers);
     let mut response = match state.operations.status().await {
         Ok(status) if wants_page => as_page(&state, &status, &done).await,
-        Ok(status) => front_text(&status).into_response(),
+        Ok(status) => match (FrontText { status: &status }).render() {
+            Ok(text) => text.into_response(),
+            Err(error) => not_rendered(&error),
+        },
         Err(error) if wants_page => operation_failed(ROOT, &error),
         Err(error) => error_response::operation_failed(&error),
     };
@@ -56,31 +56,23 @@ pub(super) async fn front_page(
 }
 
 async fn as_page(state: &PageState, status: &Status, done: &Done) -> Response {
-    let newest = state.store.newest_changes(FeedSearch::newest(CHANGES));
-    let newest = match newest.await {
+    let newest = match state.changes(ROOT, FeedSearch::newest(CHANGES)).await {
         Ok(newest) => newest,
-        Err(error) => return database_failed(ROOT, &error),
+        Err(failed) => return failed,
     };
-    let now = now_of(status);
-    let buttons = Buttons {
-        root: ROOT,
-        page: Caller::FrontPage,
-    };
-    let (attention, more_attention) =
-        attention_rows(&status.attention, status.sources.iter(), buttons, now);
-    let (sources, more_sources) = source_views(status, buttons, now);
-    let activity = state.operations.activity(None);
+    let (attention, more_attention) = first(status.attentions(), ATTENTIONS);
+    let (sources, more_sources) = ranked_sources(status);
     let template = FrontPage {
         root: ROOT,
-        shell: Shell::of(status),
+        shell: Shell::new(ROOT, Caller::FrontPage, status),
         headline: headline(status),
         done: done.message(|name| status.sources.iter().any(|source| source.name == name)),
         attention,
         more_attention,
         sources,
         more_sources,
-        diagrams: activity.map(|activity| Diagrams::of(&activity, now)),
-        changes: change_rows(&newest.entries, ROOT, now),
+        activity: state.operations.activity(None),
+        changes: newest.entries,
     };
     page(StatusCode::OK, &template)
 }

@@ -3,7 +3,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `front`, `source`, `resource` | the pages: what they read, and their templates |
-//! | `view` | what they show of the status |
+//! | `view` | what the templates show of the status: chosen, sorted, bounded and worded |
 //! | `strip`, `chart` | the pictures |
 //! | `display` | times, numbers and links |
 //! | `text` | `GET /` for programs that do not ask for HTML |

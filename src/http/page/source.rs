@@ -6,17 +6,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::answer::{database_failed, operation_failed, page, unknown_source};
+use super::answer::{operation_failed, page, unknown_source};
 use super::display::source_page as page_of;
 use super::forms::{Caller, Done};
 use super::state::PageState;
-use super::view::{
-    AttentionRow, Buttons, ChangeRow, Detail, Diagrams, FailedRow, HeldRow, Shell, SourceView,
-    attention_rows, change_rows, failed_rows, held_rows, now_of,
-};
+use super::view::{ATTENTIONS, Shell, first};
 use crate::http::query::Query;
-use crate::status::{self, FailedResource, HeldDeletion, StatusError};
-use crate::store::FeedSearch;
+use crate::status::{
+    self, Activity, AttentionOf, FailedResource, HeldDeletion, SourceStatus, StatusError,
+};
+use crate::store::{FeedEntry, FeedSearch};
 
 const ROOT: &str = "../../";
 /// How many of the last changes are shown.
@@ -26,19 +25,21 @@ const ROWS: usize = 50;
 
 #[derive(Template)]
 #[template(path = "source.html")]
-struct SourcePage {
+struct SourcePage<'a> {
     root: &'static str,
-    shell: Shell,
+    shell: Shell<'a>,
     done: Option<String>,
-    attention: Vec<AttentionRow>,
+    attention: Vec<AttentionOf<'a>>,
     more_attention: usize,
-    source: SourceView,
-    failed: Vec<FailedRow>,
-    has_more_failed: bool,
-    held: Vec<HeldRow>,
-    has_more_held: bool,
-    diagrams: Option<Diagrams>,
-    changes: Vec<ChangeRow>,
+    source: &'a SourceStatus,
+    failed: Vec<FailedResource>,
+    more_failed: usize,
+    held: Vec<HeldDeletion>,
+    more_held: usize,
+    /// Deletions that were rejected.
+    rejected: u64,
+    activity: Option<Activity>,
+    changes: Vec<FeedEntry>,
     /// Where the search for older changes goes on; `None`: there are none.
     older: Option<String>,
     /// Whether these are not the newest ones.
@@ -71,54 +72,40 @@ pub(super) async fn source_page(
     Query(done): Query<Done>,
     Query(query): Query<SourceQuery>,
     headers: HeaderMap,
-) -> Response {
-    let status = match state.operations.status().await {
-        Ok(status) => status,
-        Err(error) => return operation_failed(ROOT, &error),
-    };
+) -> Result<Response, Response> {
+    let status = state.status(ROOT).await?;
     let found = status.sources.iter().find(|source| source.name == name);
     let waiting = waiting(&state, &name).await;
-    let (source, (mut failed, mut held)) = match (found, waiting) {
-        (_, Err(error)) => return operation_failed(ROOT, &error),
-        (Some(source), Ok(Some(waiting))) => (source, waiting),
-        _ => return unknown_source(ROOT, &name),
-    };
+    let waiting = waiting.map_err(|error| operation_failed(ROOT, &error))?;
+    let (source, (failed, held)) = found
+        .zip(waiting)
+        .ok_or_else(|| unknown_source(ROOT, &name))?;
     let search = FeedSearch {
         source: Some(name.clone()),
         before: query.before,
         ..FeedSearch::newest(CHANGES)
     };
-    let newest = match state.store.newest_changes(search).await {
-        Ok(newest) => newest,
-        Err(error) => return database_failed(ROOT, &error),
-    };
-    let now = now_of(&status);
-    let buttons = Buttons {
-        root: ROOT,
-        page: Caller::SourcePage,
-    };
-    let (attention, more_attention) = attention_rows(&[], std::iter::once(source), buttons, now);
-    let (has_more_failed, has_more_held) = (failed.len() > ROWS, held.len() > ROWS);
-    failed.truncate(ROWS);
-    held.truncate(ROWS);
-    let activity = state.operations.activity(Some(&name));
+    let newest = state.changes(ROOT, search).await?;
+    let (attention, more_attention) = first(source.attentions(), ATTENTIONS);
+    let (failed, more_failed) = first(failed, ROWS);
+    let (held, more_held) = first(held, ROWS);
+    let older = newest.next;
     let template = SourcePage {
         root: ROOT,
-        shell: Shell::of(&status),
+        shell: Shell::new(ROOT, Caller::SourcePage, &status),
         done: done.unless_foreign(&headers).message(|of| of == name),
         attention,
         more_attention,
-        source: SourceView::of(source, Detail::Full, buttons, now),
-        failed: failed_rows(&failed, ROOT, now),
-        has_more_failed,
-        held: held_rows(&held, ROOT, now),
-        has_more_held,
-        diagrams: activity.map(|activity| Diagrams::of(&activity, now)),
-        changes: change_rows(&newest.entries, ROOT, now),
-        older: newest
-            .next
-            .map(|seq| format!("{}?before={seq}", page_of(ROOT, &name))),
+        source,
+        failed,
+        more_failed,
+        held,
+        more_held,
+        rejected: source.sets.iter().map(|set| set.rejected).sum(),
+        activity: state.operations.activity(Some(&name)),
+        changes: newest.entries,
+        older: older.map(|seq| format!("{}?before={seq}", page_of(ROOT, &name))),
         is_older: query.before.is_some(),
     };
-    page(StatusCode::OK, &template)
+    Ok(page(StatusCode::OK, &template))
 }

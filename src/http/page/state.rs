@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::response::Response;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::{database_failed, operation_failed};
 use crate::http::rejection_counters::RejectionCounters;
-use crate::status::Operations;
-use crate::store::Store;
+use crate::status::{Operations, Status};
+use crate::store::{FeedExcerpt, FeedSearch, Store};
 
 /// How many open pages are informed of news: a small part of the connections of the listener, which each one occupies. Others look at
 /// an interval.
@@ -36,5 +38,21 @@ impl PageState {
             rejections,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
+    }
+
+    /// The status; else the page of the error. `root`: the way from the page to `/`.
+    pub(super) async fn status(&self, root: &'static str) -> Result<Status, Response> {
+        let status = self.operations.status().await;
+        status.map_err(|error| operation_failed(root, &error))
+    }
+
+    /// The last changes; else the page of the error.
+    pub(super) async fn changes(
+        &self,
+        root: &'static str,
+        search: FeedSearch,
+    ) -> Result<FeedExcerpt, Response> {
+        let changes = self.store.newest_changes(search).await;
+        changes.map_err(|error| database_failed(root, &error))
     }
 }

@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::display::{Moment, duration, time};
+use super::display::{Moment, time};
 use crate::status::{SetStatus, rfc3339};
 
 /// The width of a strip, in units of its drawing.
@@ -16,31 +16,10 @@ const LEAST: i64 = 6;
 /// How many gaps are drawn of each kind; more could not be distinguished.
 const MOST_DRAWN: usize = 100;
 
-/// What is known of a stretch of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
-    /// Every change is known.
-    Covered,
-    /// Every change is known since a gap was closed.
-    Closed,
-    /// Changes are missing.
-    Gap,
-}
-
-impl Knowledge {
-    /// The class of its rectangle.
-    fn class(self) -> &'static str {
-        match self {
-            Self::Covered => "covered",
-            Self::Closed => "closed",
-            Self::Gap => "gap",
-        }
-    }
-}
-
 /// A rectangle of a strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
+    /// `covered`: every change is known; `closed`: so it is since a gap was closed; `gap`: changes are missing.
     pub(super) class: &'static str,
     pub(super) x: i64,
     pub(super) width: i64,
@@ -58,48 +37,6 @@ pub(super) struct Strip {
     pub(super) stretches: Vec<Stretch>,
     /// What it shows, in words.
     pub(super) summary: String,
-}
-
-/// A gap, open or closed, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GapRow {
-    pub(super) from: Moment,
-    pub(super) until: Moment,
-    pub(super) reason: String,
-    /// When it was detected.
-    pub(super) since: Moment,
-    /// When it was closed; `None`: it is open.
-    pub(super) closed_at: Option<Moment>,
-    /// How long it was open.
-    pub(super) open_for: String,
-}
-
-/// So many of the gaps of a set, the open ones first, then those that were closed last; and how many more there are.
-pub(super) fn gap_rows(set: &SetStatus, most: usize, now: DateTime<Utc>) -> (Vec<GapRow>, usize) {
-    let open_for = |since: &str, until: Option<DateTime<Utc>>| {
-        let seconds = time(since).zip(until).map(|(since, until)| until - since);
-        seconds.map_or_else(|| "?".to_owned(), |it| duration(it.num_seconds().max(0)))
-    };
-    let open = set.gaps.iter().map(|gap| GapRow {
-        from: Moment::parse(&gap.from, now),
-        until: Moment::parse(&gap.until, now),
-        reason: gap.reason.clone(),
-        since: Moment::parse(&gap.since, now),
-        closed_at: None,
-        open_for: open_for(&gap.since, Some(now)),
-    });
-    let closed = set.closed_gaps.iter().rev().map(|gap| GapRow {
-        from: Moment::parse(&gap.from, now),
-        until: Moment::parse(&gap.until, now),
-        reason: gap.reason.clone(),
-        since: Moment::parse(&gap.since, now),
-        closed_at: Some(Moment::parse(&gap.closed_at, now)),
-        open_for: open_for(&gap.since, time(&gap.closed_at)),
-    });
-    let all = set.gaps.len() + set.closed_gaps.len();
-    let rows: Vec<GapRow> = open.chain(closed).take(most).collect();
-    let more = all - rows.len();
-    (rows, more)
 }
 
 /// A gap, or some that are drawn as one.
@@ -159,7 +96,7 @@ impl Scale {
     /// A stretch, at least that wide; `None`: it is outside.
     fn stretch(
         &self,
-        knowledge: Knowledge,
+        class: &'static str,
         (from, until): (DateTime<Utc>, DateTime<Utc>),
         least: i64,
         title: String,
@@ -170,8 +107,8 @@ impl Scale {
         let (from, until) = (self.place(from), self.place(until));
         let width = (until - from).max(least);
         let x = from.min(WIDTH - width);
-        (width > 0).then(|| Stretch {
-            class: knowledge.class(),
+        (width > 0).then_some(Stretch {
+            class,
             x,
             width,
             title,
@@ -181,11 +118,33 @@ impl Scale {
 
 /// The strip of a set for this length of time up to now, and further back if a gap is open there.
 pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> Strip {
-    let gaps = set.gaps.iter();
-    let open: Vec<_> = gaps
-        .filter_map(|gap| Some((time(&gap.from)?, time(&gap.until)?, gap)))
-        .collect();
-    let oldest = open.iter().map(|(from, ..)| *from).min();
+    let drawn = |from: &str, until: &str, title: String| {
+        let (from, until) = (time(from)?, time(until)?);
+        Some(Drawn {
+            from,
+            until,
+            gaps: 1,
+            title,
+        })
+    };
+    let open = set.gaps.iter().filter_map(|gap| {
+        let (from, until) = (&gap.from, &gap.until);
+        let title = format!(
+            "missing: {}, {from} to {until}; open since {}",
+            gap.reason, gap.since
+        );
+        drawn(from, until, title)
+    });
+    let open: Vec<Drawn> = open.collect();
+    let closed = set.closed_gaps.iter().filter_map(|gap| {
+        let (from, until) = (&gap.from, &gap.until);
+        let title = format!(
+            "was missing: {}, {from} to {until}; closed at {}",
+            gap.reason, gap.closed_at
+        );
+        drawn(from, until, title)
+    });
+    let oldest = open.iter().map(|gap| gap.from).min();
     let begins = match oldest.filter(|&oldest| oldest < now - length) {
         // With something before it, so that it is seen to begin.
         Some(oldest) => oldest - (now - oldest) / 20,
@@ -194,13 +153,13 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
     let scale = Scale { begins, ends: now };
     let mut stretches = Vec::new();
     let mut is_merged = false;
-    let mut draw = |knowledge, gaps: Vec<Drawn>, stretches: &mut Vec<Stretch>| {
+    let mut draw = |class, gaps: Vec<Drawn>, stretches: &mut Vec<Stretch>| {
         let is_there = |gap: &Drawn| gap.until >= begins && gap.from <= now;
         let gaps: Vec<Drawn> = gaps.into_iter().filter(is_there).collect();
         is_merged |= gaps.len() > MOST_DRAWN;
         let drawn = merge(gaps, MOST_DRAWN).into_iter();
         stretches.extend(
-            drawn.filter_map(|it| scale.stretch(knowledge, (it.from, it.until), LEAST, it.title)),
+            drawn.filter_map(|it| scale.stretch(class, (it.from, it.until), LEAST, it.title)),
         );
     };
     // Before the baseline nothing is proven. What the gaps leave of the time before the newest document is covered.
@@ -209,7 +168,7 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
     if let Some(until) = covered_until {
         let title = "every change is known".to_owned();
         let from = begins.min(until);
-        stretches.extend(scale.stretch(Knowledge::Covered, (from, until), 0, title));
+        stretches.extend(scale.stretch("covered", (from, until), 0, title));
     }
     // A quiet Source has stated nothing since: that is no hole.
     let checked = set.last_request_at.as_deref().and_then(time);
@@ -219,31 +178,10 @@ pub(super) fn strip(set: &SetStatus, length: TimeDelta, now: DateTime<Utc>) -> S
     {
         let title = "checked: nothing new".to_owned();
         let from = begins.max(from);
-        stretches.extend(scale.stretch(Knowledge::Covered, (from, until), 0, title));
+        stretches.extend(scale.stretch("covered", (from, until), 0, title));
     }
-    let closed = set.closed_gaps.iter().filter_map(|gap| {
-        let (reason, closed_at) = (&gap.reason, &gap.closed_at);
-        Some(Drawn {
-            from: time(&gap.from)?,
-            until: time(&gap.until)?,
-            gaps: 1,
-            title: format!(
-                "was missing: {reason}, {} to {}; closed at {closed_at}",
-                gap.from, gap.until
-            ),
-        })
-    });
-    draw(Knowledge::Closed, closed.collect(), &mut stretches);
-    let open = open.into_iter().map(|(from, until, gap)| Drawn {
-        from,
-        until,
-        gaps: 1,
-        title: format!(
-            "missing: {}, {} to {}; open since {}",
-            gap.reason, gap.from, gap.until, gap.since
-        ),
-    });
-    draw(Knowledge::Gap, open.collect(), &mut stretches);
+    draw("closed", closed.collect(), &mut stretches);
+    draw("gap", open, &mut stretches);
     let mut summary = summary(set, covered_until, now);
     if is_merged {
         summary += " They are too many to be drawn: neighbours are drawn as one.";
@@ -263,7 +201,6 @@ fn summary(set: &SetStatus, covered_until: Option<DateTime<Utc>>, now: DateTime<
     let until = Moment::of(until, now);
     let closed = match set.closed_gaps.len() {
         0 => String::new(),
-        1 => ", 1 closed".to_owned(),
         closed => format!(", {closed} closed"),
     };
     let open = match set.gaps.len() {
@@ -372,31 +309,6 @@ mod tests {
             &[("covered", 0, 1000), ("gap", 47, 48), ("gap", 761, 48)],
         );
         assert_eq!(strip.begins.iso, rfc3339(at(-1100)));
-    }
-
-    #[test]
-    fn gaps_are_listed_open_ones_first() {
-        let set = set(Some(900), &[(1, 2)], &[(3, 4), (5, 6)]);
-        let (rows, more) = gap_rows(&set, 9, at(10));
-        assert_eq!(more, 0);
-        let (first, more) = gap_rows(&set, 1, at(10));
-        assert_eq!((first.as_slice(), more), (&rows[..1], 2));
-        let found: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                (
-                    row.from.iso.clone(),
-                    row.closed_at.is_some(),
-                    row.open_for.as_str(),
-                )
-            })
-            .collect();
-        let expected = [
-            (rfc3339(at(1)), false, "8 s"),
-            (rfc3339(at(5)), true, "7 s"),
-            (rfc3339(at(3)), true, "7 s"),
-        ];
-        assert_eq!(found, expected);
     }
 
     #[test]
