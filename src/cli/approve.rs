@@ -1,12 +1,11 @@
 //! `approve`: shows, approves or rejects held-back deletions, through the running daemon, or on its state.
 
-use resyncd_core::visible_json;
-
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
 use super::daemon_requests::{
-    ask_daemon_or_state, daemon_status, each_row, print_count, print_failure, print_when_done,
+    ask_daemon_or_state, daemon_status, print_count, print_rows, print_when_done,
 };
 use super::exit_status::OK;
+use super::failure::Failure;
 use super::held::{described, list_path, tally};
 use crate::config::Config;
 use crate::status::{HeldDeletion, SourceStatus};
@@ -41,58 +40,42 @@ pub(super) struct ApproveArguments {
     pub(super) daemon: DaemonAddress,
 }
 
-pub(super) async fn approve(config: &Config, arguments: &ApproveArguments) -> u8 {
+pub(super) async fn approve(config: &Config, arguments: &ApproveArguments) -> Result<u8, Failure> {
     let names = std::slice::from_ref(&arguments.source);
-    let (client, sources) = match ask_daemon_or_state(config, &arguments.daemon, names).await {
-        Ok(asked) => asked,
-        Err(status) => return status,
-    };
-    for source in &sources {
-        if let Err(error) = approve_all(&client, config, source, arguments).await {
-            return print_failure(&error);
-        }
+    let (client, _) = ask_daemon_or_state(config, names).await?;
+    if arguments.list || arguments.dry_run {
+        list(&client, config, arguments).await?;
+        return Ok(OK);
     }
-    OK
-}
-
-async fn approve_all(
-    client: &DaemonClient,
-    config: &Config,
-    source: &str,
-    arguments: &ApproveArguments,
-) -> Result<(), DaemonError> {
     let (operation, key, done) = match (arguments.reject, arguments.undo_reject) {
         (true, _) => ("reject", "rejected", "rejected; the files stay"),
         (_, true) => ("undo-reject", "held", "held back again"),
         _ => ("approve", "approved", "approved"),
     };
-    if arguments.list || arguments.dry_run {
-        list(client, config, source, arguments).await
-    } else {
-        let query = match arguments.through {
-            Some(through) => format!("?through={through}"),
-            None => String::new(),
-        };
-        let path = format!("/sources/{source}/{operation}{query}");
-        let answer = client.post(&path).await?;
-        print_count(source, &answer, key, arguments.json, |count| match count {
-            0 => format!("no deletions are {done}"),
-            1 => format!("1 deletion is {done}"),
-            count => format!("{count} deletions are {done}"),
-        });
-        print_when_done(client, arguments.json);
-        Ok(())
-    }
+    let query = match arguments.through {
+        Some(through) => format!("?through={through}"),
+        None => String::new(),
+    };
+    let path = format!("/sources/{}/{operation}{query}", arguments.source);
+    let answer = client.post(&path).await?;
+    let sentence = |count| match count {
+        0 => format!("no deletions are {done}"),
+        1 => format!("1 deletion is {done}"),
+        count => format!("{count} deletions are {done}"),
+    };
+    print_count(&arguments.source, &answer, key, arguments.json, sentence);
+    print_when_done(&client, arguments.json);
+    Ok(OK)
 }
 
 async fn list(
     client: &DaemonClient,
     config: &Config,
-    source: &str,
     arguments: &ApproveArguments,
 ) -> Result<(), DaemonError> {
+    let source = &arguments.source;
     let mut sources = config.sources.iter();
-    let deletes = sources.find(|it| it.name == source).map(|it| it.delete);
+    let deletes = sources.find(|it| it.name == *source).map(|it| it.delete);
     let prefix = match (arguments.list, arguments.reject, deletes) {
         (true, ..) => "",
         (false, true, _) => "would keep: ",
@@ -107,18 +90,12 @@ async fn list(
         (false, Some(through)) => Some(through),
         (false, None) => held_through(client, source).await?,
     };
-    let mut rows = 0_usize;
-    let show = |line: &str, deletion: &HeldDeletion| {
-        if through.is_none_or(|through| deletion.hold <= through) {
-            if arguments.json {
-                println!("{}", visible_json(line));
-            } else {
-                println!("{prefix}{}", described(deletion));
-            }
-            rows += 1;
-        }
+    let text = |_: &str, deletion: &HeldDeletion| {
+        let is_part = through.is_none_or(|through| deletion.hold <= through);
+        is_part.then(|| format!("{prefix}{}", described(deletion)))
     };
-    each_row(client, list_path(arguments.rejected), source, show).await?;
+    let (path, sources) = (list_path(arguments.rejected), std::slice::from_ref(source));
+    let rows = print_rows(client, path, sources, arguments.json, text).await?;
     if arguments.json {
         return Ok(());
     }

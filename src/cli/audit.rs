@@ -3,12 +3,13 @@
 //! With `--json` each line of standard output is an object: `"type": "finding"` for each finding, `"source"` for each Source, and
 //! `"summary"` at the end; with `--origin` also `"original"` for each resource that differs from its original, or may.
 
-use resyncd_core::visible_json;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::daemon::StartError;
 use super::exit_status::{FAILED, OK};
+use super::failure::Failure;
+use super::output::json_line;
 use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
 use super::stop_signals::StopSignals;
@@ -120,27 +121,12 @@ struct AuditOutcome {
     originals: Option<OriginalSums>,
 }
 
-pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 {
-    config.sources = match select_sources(&config, &arguments.sources) {
-        Ok(sources) => sources,
-        Err(status) => return status,
-    };
+pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> Result<u8, Failure> {
+    config.sources = select_sources(&config, &arguments.sources)?;
     let names = config.sources.iter().map(|source| source.name.as_str());
     let mut display = ProgressDisplay::start(names, config.log.format);
-    let mut signals = match StopSignals::listen() {
-        Ok(signals) => signals,
-        Err(error) => {
-            eprintln!("resyncd: cannot listen for signals: {error} [signals]");
-            return FAILED;
-        }
-    };
-    let audits = match prepare(&config, arguments).await {
-        Ok(audits) => audits,
-        Err(error) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            return FAILED;
-        }
-    };
+    let mut signals = StopSignals::listen()?;
+    let audits = prepare(&config, arguments).await?;
     let mut all = AuditOutcome::none();
     for index in 0..audits.len() {
         let (done, interrupted) = run(&audits, index, arguments, &mut display, &mut signals).await;
@@ -168,31 +154,25 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
     }
     display.end();
     let differs = all.originals.is_some_and(|it| it.differing > 0);
-    if all.in_sync && !differs { OK } else { FAILED }
+    Ok(if all.in_sync && !differs { OK } else { FAILED })
 }
 
 async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
     let client = config.client()?;
-    let with_originals = |audits: Vec<Audit>| {
-        let audits = audits.into_iter();
-        audits
-            .map(|audit| audit.with_originals(arguments.origin))
-            .collect()
-    };
-    if !arguments.writes() {
-        return Ok(with_originals(Audit::comparing(config, &client)));
-    }
-    let store = Store::open(&config.state_dir)?;
-    let engine = Engine::once(config, store, &client).await?;
-    Ok(with_originals(Audit::repairing(
-        config,
-        &client,
-        &engine,
-        RepairOptions {
+    let audits = if arguments.writes() {
+        let store = Store::open(&config.state_dir)?;
+        let engine = Engine::once(config, store, &client).await?;
+        let options = RepairOptions {
             delete_extra: arguments.delete_extra,
             new_mirror: arguments.new_mirror,
-        },
-    )))
+        };
+        Audit::repairing(config, &client, &engine, options)
+    } else {
+        Audit::comparing(config, &client)
+    };
+    let audits = audits.into_iter();
+    let audits = audits.map(|audit| audit.with_originals(arguments.origin));
+    Ok(audits.collect())
 }
 
 /// Runs one audit and shows its progress; also returns whether it was interrupted.
@@ -437,10 +417,7 @@ pub(super) fn summary_text(summary: &Summary) -> String {
 }
 
 fn print(display: &ProgressDisplay, line: &AuditLine<'_>) {
-    match serde_json::to_string(line) {
-        Ok(json) => display.print(&visible_json(&json)),
-        Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
-    }
+    display.print(&json_line(line));
 }
 
 impl AuditOutcome {

@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::NaiveDateTime;
 use indicatif::HumanBytes;
 
-use super::exit_status::{FAILED, FAULTS, OK};
+use super::exit_status::{FAULTS, OK};
+use super::failure::Failure;
 use crate::clock;
 use crate::config::Config;
 use crate::store::{StoreError, back_up};
@@ -28,13 +29,13 @@ pub(super) struct BackupArguments {
     keep: Option<NonZeroUsize>,
 }
 
-pub(super) async fn backup(config: &Config, arguments: &BackupArguments) -> u8 {
+pub(super) async fn backup(config: &Config, arguments: &BackupArguments) -> Result<u8, Failure> {
     let now = clock::now().wall;
     let is_folder = is_folder(&arguments.file);
     if arguments.keep.is_some() && !is_folder {
         let shown = arguments.file.display();
-        eprintln!("resyncd: --keep is for a folder, such as {shown}/ [no-folder]");
-        return FAULTS;
+        let text = format!("--keep is for a folder, such as {shown}/ [no-folder]");
+        return Err(Failure::new(FAULTS, text));
     }
     let file = if is_folder {
         arguments.file.join(now.format(NAME).to_string())
@@ -44,52 +45,32 @@ pub(super) async fn backup(config: &Config, arguments: &BackupArguments) -> u8 {
     // What SQLite and the system say of it does not name it.
     let place = file.parent();
     if let Some(place) = place.filter(|place| *place != Path::new("") && !place.is_dir()) {
-        let place = place.display();
-        eprintln!("resyncd: there is no folder {place}: create it first [no-folder]");
-        return FAILED;
+        let text = format!("there is no folder {}: create it first", place.display());
+        return Err(Failure::coded("no-folder", text));
     }
+    let shown = file.display();
     if file.symlink_metadata().is_ok() {
-        let shown = file.display();
-        eprintln!(
-            "resyncd: {shown} exists already, and is not overwritten: name another file, or a folder [file-exists]"
+        let text = format!(
+            "{shown} exists already, and is not overwritten: name another file, or a folder"
         );
-        return FAILED;
+        return Err(Failure::coded("file-exists", text));
     }
-    let copied = copy(config, &file, now).await;
-    match copied {
-        Ok(Some(length)) => println!("{}: {}", file.display(), HumanBytes(length)),
-        Ok(None) => {
-            eprintln!(
-                "resyncd: there is no database in {} [no-database]",
-                config.state_dir.display()
-            );
-            return FAILED;
-        }
-        Err(error) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            return FAILED;
-        }
+    let (folder, copy) = (config.state_dir.clone(), file.clone());
+    let copying = tokio::task::spawn_blocking(move || back_up(&folder, &copy, now)).await;
+    let Some(length) = copying.unwrap_or(Err(StoreError::Panicked))? else {
+        let text = format!("there is no database in {}", config.state_dir.display());
+        return Err(Failure::coded("no-database", text));
+    };
+    println!("{shown}: {}", HumanBytes(length));
+    if let Some(keep) = arguments.keep {
+        let folder = &arguments.file;
+        remove_older(folder, &file, keep).map_err(|error| {
+            let folder = folder.display();
+            let text = format!("older copies in {folder} can't be removed: {error}");
+            Failure::coded("backup-not-removed", text)
+        })?;
     }
-    let removed = arguments
-        .keep
-        .map(|keep| remove_older(&arguments.file, &file, keep));
-    if let Some(Err(error)) = removed {
-        let folder = arguments.file.display();
-        eprintln!(
-            "resyncd: older copies in {folder} can't be removed: {error} [backup-not-removed]"
-        );
-        return FAILED;
-    }
-    OK
-}
-
-async fn copy(config: &Config, file: &Path, now: DateTime<Utc>) -> Result<Option<u64>, StoreError> {
-    let (folder, file) = (config.state_dir.clone(), file.to_owned());
-    let copying = move || back_up(&folder, &file, now);
-    match tokio::task::spawn_blocking(copying).await {
-        Ok(copied) => copied,
-        Err(_) => Err(StoreError::Panicked),
-    }
+    Ok(OK)
 }
 
 /// Whether the copy gets a name in that place: a folder, also one that is only meant.

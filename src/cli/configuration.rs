@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::discover::{EntryPoint, print_starter};
-use super::exit_status::{FAULTS, OK};
+use super::exit_status::OK;
+use super::failure::Failure;
 use super::output::print_as_is;
 use crate::config::{Config, ConfigFaults};
 
@@ -27,27 +28,13 @@ pub(super) async fn config(
     path: &Path,
     arguments: &ConfigArguments,
     read: impl FnOnce() -> Result<Config, ConfigFaults>,
-) -> u8 {
+) -> Result<u8, Failure> {
     if let Some(entry) = &arguments.starter {
-        return match read() {
-            Ok(config) => print_starter(&config, entry).await,
-            Err(faults) => print_faults(&faults),
-        };
-    }
-    if arguments.schema {
+        print_starter(&read()?, entry).await?;
+    } else if arguments.schema {
         println!("{:#}", Config::schema());
-        return OK;
+    } else {
+        print_as_is(&Config::effective(path)?);
     }
-    match Config::effective(path) {
-        Ok(text) => {
-            print_as_is(&text);
-            OK
-        }
-        Err(faults) => print_faults(&faults),
-    }
-}
-
-fn print_faults(faults: &ConfigFaults) -> u8 {
-    eprintln!("{faults}");
-    FAULTS
+    Ok(OK)
 }

@@ -1,7 +1,9 @@
-//! Client of the running daemon's status endpoint, for the other commands; of its handlers, where none runs.
+//! The client of the operator's API, for the other commands: of the running daemon, or, where none runs, of its handlers in this process,
+//! on its state. An action is implemented once.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,8 +11,16 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, header};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Secret};
+use super::daemon::{RunningListener, StartError, bind_callback};
+use crate::config::{Config, Secret, StatusConfig};
+use crate::engine::Engine;
+use crate::http::{RejectionCounters, SharedRedaction, operator_router};
+use crate::status::Operations;
+use crate::store::Store;
 
 /// How long connecting to the daemon may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,11 +37,6 @@ pub(super) struct DaemonAddress {
 }
 
 impl DaemonAddress {
-    /// Whether the command line states where the daemon is.
-    pub(super) fn is_given(&self) -> bool {
-        self.address.is_some()
-    }
-
     /// A configuration without Sources that leads to this daemon; `None` if no address is given.
     pub(super) fn config(&self) -> Option<Result<Config, String>> {
         let mut config = Config::new("", Vec::new());
@@ -69,9 +74,8 @@ pub(super) enum DaemonError {
          start [not-resyncd]"
     )]
     NotResyncd { address: SocketAddr },
-    /// `body`: the message of the error, and its code.
-    #[error("the daemon answered {status}: {body}")]
-    Rejected { status: u16, body: String },
+    #[error("{text}")]
+    Rejected { status: u16, text: String },
 }
 
 impl DaemonError {
@@ -93,7 +97,15 @@ enum Server {
         client: reqwest::Client,
         token: Option<Secret>,
     },
-    Handlers(TowerToHyperService<Router>),
+    State(StateServer),
+}
+
+/// The handlers on the state of a daemon that does not run.
+struct StateServer {
+    engine: Arc<Engine>,
+    handlers: TowerToHyperService<Router>,
+    /// Where hubs verify the end of subscriptions, if some are to be ended.
+    callback: RunningListener,
 }
 
 impl DaemonClient {
@@ -119,32 +131,86 @@ impl DaemonClient {
         })
     }
 
-    /// A client of the handlers of the status endpoint in this process.
-    pub(super) fn of_handlers(config: &Config, handlers: Router) -> Self {
-        Self {
-            address: reachable(config.status.listen),
-            server: Server::Handlers(TowerToHyperService::new(handlers)),
+    /// A client of the handlers on the state of a daemon that does not run. `ends`: whether subscriptions of a Source are to be ended.
+    pub(super) async fn of_state(
+        config: &Config,
+        ends: impl Fn(&str) -> bool,
+    ) -> Result<Self, StartError> {
+        let mut config = config.clone();
+        let store = Store::open(&config.state_dir)?;
+        let client = config.client()?;
+        let subscribed = store.subscribed_sources().await?;
+        let bound = if subscribed.iter().any(|name| ends(name)) {
+            Some(bind_callback(&mut config).await?)
+        } else {
+            None
+        };
+        let engine = Engine::once(&config, Arc::clone(&store), &client).await?;
+        let rejections = RejectionCounters::default();
+        let secrets = SharedRedaction::new(&config.redaction());
+        let callback =
+            RunningListener::start_callback(bound, &config, &store, rejections.clone(), secrets);
+        // Nobody else can send requests to it.
+        let status = StatusConfig {
+            token: None,
+            ..config.status.clone()
+        };
+        let operations = Arc::clone(&engine) as Arc<dyn Operations>;
+        let stop = CancellationToken::new();
+        let handlers = operator_router(operations, store, &status, stop, rejections);
+        Ok(Self {
+            address: reachable(status.listen),
+            server: Server::State(StateServer {
+                engine,
+                handlers: TowerToHyperService::new(handlers),
+                callback,
+            }),
+        })
+    }
+
+    /// What works on the state, if no daemon does.
+    pub(super) fn engine(&self) -> Option<&Engine> {
+        match &self.server {
+            Server::Daemon { .. } => None,
+            Server::State(state) => Some(&state.engine),
         }
     }
 
-    /// Whether the requests go to a running daemon.
-    pub(super) fn is_of_daemon(&self) -> bool {
-        matches!(self.server, Server::Daemon { .. })
+    /// Completes what is in progress at the callback listener.
+    pub(super) async fn end(self) {
+        if let Server::State(state) = self.server {
+            state.callback.stop().await;
+        }
     }
 
     /// Why no daemon answers; `Ok`: one does.
     pub(super) async fn check_daemon(&self) -> Result<(), DaemonError> {
-        let answer = match self.get("/callback-probe").await {
+        match self.has_probe("").await {
             // Whatever the daemon refuses, it is there.
-            Err(DaemonError::Rejected { .. }) => return Ok(()),
-            answer => answer?,
-        };
-        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
-        if answer["arrived"].is_boolean() {
-            Ok(())
-        } else {
-            Err(self.not_resyncd())
+            Ok(_) | Err(DaemonError::Rejected { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Whether a probe with that token has arrived at the callback listener.
+    pub(super) async fn has_probe(&self, token: &str) -> Result<bool, DaemonError> {
+        #[derive(Deserialize)]
+        struct Probed {
+            arrived: bool,
+        }
+        let path = format!("/callback-probe?token={token}");
+        let probed: Probed = self.read(&path).await?;
+        Ok(probed.arrived)
+    }
+
+    /// Requests JSON.
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, DaemonError> {
+        self.parse(&self.get(path).await?)
+    }
+
+    /// Parses what was answered.
+    pub(super) fn parse<T: DeserializeOwned>(&self, json: &str) -> Result<T, DaemonError> {
+        serde_json::from_str(json).map_err(|_| self.not_resyncd())
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<String, DaemonError> {
@@ -162,7 +228,7 @@ impl DaemonClient {
                 self.send(client.request(method, url), token.as_ref())
                     .await?
             }
-            Server::Handlers(handlers) => self.handle(handlers, method, path).await?,
+            Server::State(state) => self.handle(&state.handlers, method, path).await?,
         };
         self.answer(status, body)
     }
@@ -237,9 +303,13 @@ impl DaemonClient {
             }
             _ => "",
         };
+        let answered = match self.server {
+            Server::Daemon { .. } => format!("the daemon answered {status}: "),
+            Server::State(_) => String::new(),
+        };
         Err(DaemonError::Rejected {
             status,
-            body: format!("{message}{step} [{code}]"),
+            text: format!("{answered}{message}{step} [{code}]"),
         })
     }
 

@@ -1,23 +1,20 @@
-//! What the commands share that ask the running daemon for something, or, where none runs, the handlers of its status endpoint on the
-//! state of the daemon: an action is implemented once.
+//! What the commands share that ask the running daemon for something, or its handlers where none runs: which Sources, lists, operations.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use resyncd_core::visible_json;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
 
 use super::daemon::StartError;
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::exit_status::{FAILED, FAULTS, OK, UNREACHABLE};
+use super::exit_status::{FAULTS, OK};
+use super::failure::Failure;
 use super::selection::select_sources;
 use super::users::refuse_another_user;
-use crate::config::{Config, StatusConfig};
-use crate::engine::Engine;
-use crate::http::{RejectionCounters, operator_router};
-use crate::status::{FailedResource, HeldDeletion, Operations, Status};
+use crate::config::Config;
+use crate::status::Status;
 use crate::store::{Store, StoreError};
 
 /// How long one request may take.
@@ -25,169 +22,152 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// How many rows are requested at once.
 const PAGE: usize = 10_000;
 
-/// A row of a list that the daemon serves in pages.
-pub(super) trait Row: DeserializeOwned {
-    /// Its number: the next page begins after the last one.
-    fn id(&self) -> i64;
+/// For which Sources something is requested, where, and how the answer is printed.
+#[derive(Debug, clap::Args)]
+pub(super) struct SourcesArguments {
+    /// Names of Sources in the configuration; all if none is given
+    #[arg(value_name = "SOURCE")]
+    pub(super) sources: Vec<String>,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) daemon: DaemonAddress,
 }
 
-impl Row for FailedResource {
-    fn id(&self) -> i64 {
-        self.id
-    }
-}
-
-impl Row for HeldDeletion {
-    fn id(&self) -> i64 {
-        self.id
-    }
-}
-
-/// A client for requests that the daemon answers at once.
-pub(super) fn client(config: &Config) -> Result<DaemonClient, DaemonError> {
-    DaemonClient::new(config, TIMEOUT)
-}
-
-/// A client of the running daemon, and the names of these Sources, or of all; prints why there is none.
+/// A client of the running daemon, and the names of these Sources, or of all.
 pub(super) async fn ask_daemon(
     config: &Config,
     names: &[String],
-) -> Result<(DaemonClient, Vec<String>), u8> {
-    let client = client(config).map_err(|error| print_failure(&error))?;
+) -> Result<(DaemonClient, Vec<String>), Failure> {
+    let client = DaemonClient::new(config, TIMEOUT)?;
     let sources = source_names(&client, config, names).await?;
     Ok((client, sources))
 }
 
-/// The same; where no daemon runs, a client of its handlers, on its state. `address`: where the command line states that the daemon is.
+/// The same; where no daemon runs, a client of its handlers, on its state.
 pub(super) async fn ask_daemon_or_state(
     config: &Config,
-    address: &DaemonAddress,
     names: &[String],
-) -> Result<(DaemonClient, Vec<String>), u8> {
+) -> Result<(DaemonClient, Vec<String>), Failure> {
     if !config.sources.is_empty() {
         select_sources(config, names)?;
     }
-    let client = client(config).map_err(|error| print_failure(&error))?;
+    let client = DaemonClient::new(config, TIMEOUT)?;
     let client = match client.check_daemon().await {
-        Err(error) if error.is_unreachable() && !address.is_given() => {
-            of_state(config, &error).await?
+        Ok(()) => client,
+        Err(error) if !has_state(config) || !Store::exists(&config.state_dir) => {
+            return Err(error.into());
         }
-        _ => client,
+        Err(error) => {
+            refuse_another_user(&config.state_dir)?;
+            match DaemonClient::of_state(config, |_| false).await {
+                Err(StartError::Store(locked @ StoreError::Locked(_))) => {
+                    Failure::from(locked).print();
+                    return Err(error.into());
+                }
+                opened => opened?,
+            }
+        }
     };
     let sources = source_names(&client, config, names).await?;
     Ok((client, sources))
 }
 
-/// A client of the handlers on the state of a daemon that does not run. `unreachable`: why none is reached.
-async fn of_state(config: &Config, unreachable: &DaemonError) -> Result<DaemonClient, u8> {
-    if !Store::exists(&config.state_dir) {
-        return Err(print_failure(unreachable));
-    }
-    refuse_another_user(&config.state_dir, super::config_of_environment().as_deref())?;
-    let opened = async {
-        let store = Store::open(&config.state_dir)?;
-        let client = config.client()?;
-        let engine = Engine::once(config, Arc::clone(&store), &client).await?;
-        Ok::<_, StartError>((store, engine))
-    };
-    let (store, engine) = opened.await.map_err(|error| {
-        let is_locked = matches!(error, StartError::Store(StoreError::Locked(_)));
-        eprintln!("resyncd: {error} [{}]", error.code());
-        if is_locked {
-            print_failure(unreachable)
-        } else {
-            FAILED
+/// A client of the running daemon, or else of its handlers on its state, which there need not be yet. `timeout`: for a complete request;
+/// `ends`: whether subscriptions of a Source are to be ended.
+pub(super) async fn daemon_or_state(
+    config: &Config,
+    timeout: Duration,
+    ends: impl Fn(&str) -> bool,
+) -> Result<DaemonClient, Failure> {
+    let client = DaemonClient::new(config, timeout)?;
+    match client.check_daemon().await {
+        Ok(()) => Ok(client),
+        Err(error) if !has_state(config) => Err(error.into()),
+        Err(_) => {
+            refuse_another_user(&config.state_dir)?;
+            Ok(DaemonClient::of_state(config, ends).await?)
         }
-    })?;
-    // Nobody else can send requests to it.
-    let status = StatusConfig {
-        token: None,
-        ..config.status.clone()
-    };
-    let handlers = operator_router(
-        engine as Arc<dyn Operations>,
-        store,
-        &status,
-        CancellationToken::new(),
-        RejectionCounters::default(),
-    );
-    Ok(DaemonClient::of_handlers(config, handlers))
+    }
+}
+
+/// Whether it is known where the state is; with `--address` it is not.
+fn has_state(config: &Config) -> bool {
+    !config.state_dir.as_os_str().is_empty()
 }
 
 /// Prints why the daemon did not answer; returns the exit status.
-pub(super) fn print_failure(error: &DaemonError) -> u8 {
-    eprintln!("resyncd: {error}");
-    if error.is_unreachable() {
-        UNREACHABLE
-    } else {
-        FAILED
-    }
+pub(super) fn print_failure(error: DaemonError) -> u8 {
+    Failure::from(error).print()
 }
 
-/// The names of these Sources, or of all; prints unknown names. With `--address` only the daemon knows the Sources.
+/// The names of these Sources, or of all. With `--address` only the daemon knows the Sources.
 async fn source_names(
     client: &DaemonClient,
     config: &Config,
     names: &[String],
-) -> Result<Vec<String>, u8> {
+) -> Result<Vec<String>, Failure> {
     if !config.sources.is_empty() {
         let sources = select_sources(config, names)?;
         return Ok(sources.into_iter().map(|source| source.name).collect());
     }
     let is_name = |name: &String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if let Some(wrong) = names.iter().find(|name| !is_name(name)) {
-        eprintln!("resyncd: {wrong:?} is not the name of a Source [unknown-source]");
-        return Err(FAULTS);
+        let message = format!("{wrong:?} is not the name of a Source [unknown-source]");
+        return Err(Failure::new(FAULTS, message));
     }
     if !names.is_empty() {
         return Ok(names.to_vec());
     }
-    let status = daemon_status(client).await;
-    let status = status.map_err(|error| print_failure(&error))?;
-    Ok(status
-        .sources
-        .into_iter()
-        .map(|source| source.name)
-        .collect())
+    let sources = daemon_status(client).await?.sources.into_iter();
+    Ok(sources.map(|source| source.name).collect())
 }
 
 /// The status of the daemon.
 pub(super) async fn daemon_status(client: &DaemonClient) -> Result<Status, DaemonError> {
-    parse(&client.get("/status").await?)
+    client.read("/status").await
 }
 
-/// What the daemon states.
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, DaemonError> {
-    serde_json::from_str(text).map_err(|error| DaemonError::Rejected {
-        status: 200,
-        body: format!("{error} in {text}"),
-    })
-}
-
-/// Requests a list of a Source page by page, and passes each row to `show`, with the line that it was. Returns their number. `list`: its
-/// path, with the beginning of the query.
-pub(super) async fn each_row<T: Row>(
+/// Requests a list of these Sources page by page, and prints its rows: with `json` as they were received, else what `text` makes of them,
+/// with the name of the Source; `None`: not. Returns how many were printed. `list`: its path, with the beginning of the query.
+pub(super) async fn print_rows<T: DeserializeOwned>(
     client: &DaemonClient,
     list: &str,
-    source: &str,
-    mut show: impl FnMut(&str, &T),
+    sources: &[String],
+    json: bool,
+    text: impl Fn(&str, &T) -> Option<String>,
 ) -> Result<usize, DaemonError> {
-    let (mut after, mut rows) = (0, 0);
-    loop {
-        let path = format!("/{list}source={source}&after={after}&limit={PAGE}");
-        let body = client.get(&path).await?;
-        let mut of_page = 0;
-        for line in body.lines() {
-            let row: T = parse(line)?;
-            show(line, &row);
-            after = row.id();
-            of_page += 1;
-        }
-        rows += of_page;
-        if of_page < PAGE {
-            return Ok(rows);
+    /// The next page begins after the last number.
+    #[derive(Deserialize)]
+    struct Numbered {
+        id: i64,
+    }
+    let mut printed = 0;
+    for source in sources {
+        let mut after = 0;
+        loop {
+            let path = format!("/{list}source={source}&after={after}&limit={PAGE}");
+            let body = client.get(&path).await?;
+            for line in body.lines() {
+                let row: T = client.parse(line)?;
+                after = client.parse::<Numbered>(line)?.id;
+                let Some(text) = text(source, &row) else {
+                    continue;
+                };
+                printed += 1;
+                if json {
+                    println!("{}", visible_json(line));
+                } else {
+                    println!("{text}");
+                }
+            }
+            if body.lines().count() < PAGE {
+                break;
+            }
         }
     }
+    Ok(printed)
 }
 
 /// Requests an operation for each of these Sources, also after one for which it is rejected: the daemon may not know a new one yet.
@@ -204,8 +184,9 @@ pub(super) async fn post_for_each(
         match client.post(&path).await {
             Ok(answer) => show(source, &answer),
             Err(error) => {
-                status = print_failure(&error);
-                if error.is_unreachable() {
+                let is_unreachable = error.is_unreachable();
+                status = print_failure(error);
+                if is_unreachable {
                     break;
                 }
             }
@@ -237,7 +218,7 @@ pub(super) fn print_count(
 
 /// Prints when what was requested is done, if no daemon does it.
 pub(super) fn print_when_done(client: &DaemonClient, json: bool) {
-    if !client.is_of_daemon() && !json {
+    if client.engine().is_some() && !json {
         println!("no daemon runs: the next `resyncd run` or `resyncd sync` does it");
     }
 }

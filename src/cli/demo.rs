@@ -1,8 +1,9 @@
 //! `demo`: a changing sample Source, its hub and a daemon that follows it, all on loopback.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +23,10 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::audit::summary_text;
-use super::daemon::{Daemon, StartError};
+use super::daemon::Daemon;
 use super::exit_status::{FAILED, FAULTS, OK};
-use super::logging::{self, DefaultLevel};
+use super::failure::Failure;
+use super::logging;
 use super::output;
 use super::stop_signals::StopSignals;
 use crate::config::{Config, LogFormat, Source};
@@ -67,35 +69,23 @@ pub(super) struct DemoArguments {
     changes_per_second: f64,
 }
 
-/// Why the demo failed.
-#[derive(Debug, thiserror::Error)]
-enum DemoFailure {
-    #[error("./{FOLDER}: {0}")]
-    Folder(#[from] io::Error),
-    #[error("another demo is running in ./{FOLDER}")]
-    Running,
-    #[error("cannot listen for signals: {0}")]
-    Signals(io::Error),
-    #[error("the sample Source: {0}")]
-    Source(#[from] DemoError),
-    #[error("{0}")]
-    Daemon(#[from] StartError),
-    #[error("cannot create the HTTP client: {0}")]
-    Client(#[from] FetchError),
+pub(super) async fn demo(arguments: &DemoArguments) -> Result<u8, Failure> {
+    if !(arguments.changes_per_second > 0.0 && arguments.changes_per_second <= 1000.0) {
+        let text = "--changes-per-second must be above 0 and at most 1000 [out-of-range]";
+        return Err(Failure::new(FAULTS, text));
+    }
+    run(arguments).await?;
+    Ok(OK)
 }
 
-pub(super) async fn demo(arguments: &DemoArguments) -> u8 {
-    if !(arguments.changes_per_second > 0.0 && arguments.changes_per_second <= 1000.0) {
-        eprintln!("resyncd: --changes-per-second must be above 0 and at most 1000 [out-of-range]");
-        return FAULTS;
-    }
-    match run(arguments).await {
-        Ok(()) => OK,
-        Err(error) => {
-            eprintln!("resyncd: {error}");
-            FAILED
-        }
-    }
+/// The failure of something in the folder.
+fn folder_failed(error: impl Display) -> Failure {
+    Failure::new(FAILED, format!("./{FOLDER}: {error}"))
+}
+
+/// The failure of the sample Source.
+fn source_failed(error: DemoError) -> Failure {
+    Failure::new(FAILED, format!("the sample Source: {error}"))
 }
 
 /// Prints lines: on a terminal above the addresses, which stay in sight.
@@ -164,15 +154,11 @@ impl ChangeTally {
     }
 }
 
-async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
-    let bars = io::stderr().is_terminal().then(MultiProgress::new);
-    let _summaries = match &bars {
-        Some(bars) => logging::start_with_bars(DefaultLevel::Warn, LogFormat::Auto, bars.clone()),
-        None => logging::start(DefaultLevel::Warn, LogFormat::Auto),
-    };
-    let folder = std::path::absolute(FOLDER)?;
+async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
+    let (bars, _summaries) = logging::start_with_bars(LogFormat::Auto);
+    let folder = std::path::absolute(FOLDER).map_err(folder_failed)?;
     let _lock = prepare_folder(&folder)?;
-    let mut signals = StopSignals::listen().map_err(DemoFailure::Signals)?;
+    let mut signals = StopSignals::listen()?;
     let options = SampleOptions {
         sets: vec![SET.to_owned()],
         resources_per_set: RESOURCES,
@@ -180,7 +166,7 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
         related: true,
         ..SampleOptions::default()
     };
-    let source = start_source(options).await?;
+    let source = start_source(options).await.map_err(source_failed)?;
     let config = configuration(&folder, source.base());
     let daemon = Daemon::start(config.clone()).await?;
     println!(
@@ -341,7 +327,7 @@ async fn set_status(operations: &dyn Operations) -> Option<SetStatus> {
 }
 
 /// Compares the mirror with the Source.
-async fn audit(config: &Config) -> Result<Result<String, StatusError>, DemoFailure> {
+async fn audit(config: &Config) -> Result<Result<String, StatusError>, FetchError> {
     let client = config.client()?;
     let audits = Audit::comparing(config, &client);
     let (sender, mut findings) = mpsc::channel(64);
@@ -360,13 +346,16 @@ async fn audit(config: &Config) -> Result<Result<String, StatusError>, DemoFailu
 }
 
 /// Removes the state and the mirror of an earlier demo, whose Source is gone, and nothing else.
-fn prepare_folder(folder: &Path) -> Result<FileLock, DemoFailure> {
-    std::fs::create_dir_all(folder)?;
-    let lock = File::create(folder.join("lock"))?;
-    let lock = FileLock::try_new(lock).map_err(|_| DemoFailure::Running)?;
+fn prepare_folder(folder: &Path) -> Result<FileLock, Failure> {
+    std::fs::create_dir_all(folder).map_err(folder_failed)?;
+    let lock = File::create(folder.join("lock")).map_err(folder_failed)?;
+    let running = |_| Failure::new(FAILED, format!("another demo is running in ./{FOLDER}"));
+    let lock = FileLock::try_new(lock).map_err(running)?;
     for folder_name in ["state", "mirror"] {
         match std::fs::remove_dir_all(folder.join(folder_name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(folder_failed(error));
+            }
             _ => {}
         }
     }

@@ -41,6 +41,7 @@ use url::Url;
 pub(super) use self::entry_point::EntryPoint;
 use self::report::{DiscoveryReport, UsableChannels};
 use super::exit_status::{FAILED, OK};
+use super::failure::Failure;
 use super::output::print_text;
 use crate::clock;
 use crate::config::{Config, Source};
@@ -58,47 +59,32 @@ pub(super) struct DiscoverArguments {
     json: bool,
 }
 
-pub(super) async fn discover(config: &Config, arguments: &DiscoverArguments) -> u8 {
+pub(super) async fn discover(
+    config: &Config,
+    arguments: &DiscoverArguments,
+) -> Result<u8, Failure> {
     let report = report(config, &arguments.url).await;
     if let Some(error) = &report.error {
         eprintln!("resyncd: {} [{}]", error.message, error.code);
     }
     let text = if arguments.json {
-        match serde_json::to_string_pretty(&report) {
-            Ok(json) => visible_json(&json) + "\n",
-            Err(error) => {
-                eprintln!("resyncd: cannot write the JSON: {error}");
-                return FAILED;
-            }
-        }
+        visible_json(&format!("{:#}\n", serde_json::json!(report)))
     } else {
         tree::of(&report)
     };
     print_text(&text);
-    let is_unreadable = report.is_unreadable();
-    if is_unreadable {
-        eprintln!("resyncd: nothing of what was found can be read [nothing-readable]");
+    if report.is_unreadable() {
+        let text = "nothing of what was found can be read";
+        return Err(Failure::coded("nothing-readable", text));
     }
-    if report.error.is_some() || is_unreadable {
-        FAILED
-    } else {
-        OK
-    }
+    Ok(if report.error.is_some() { FAILED } else { OK })
 }
 
 /// Prints a configuration to begin with for the Source at an entry point.
-pub(super) async fn print_starter(config: &Config, entry: &EntryPoint) -> u8 {
+pub(super) async fn print_starter(config: &Config, entry: &EntryPoint) -> Result<(), Failure> {
     let report = report(config, entry).await;
-    match starter::of(&report, &entry.url) {
-        Ok(text) => {
-            print_text(&text);
-            OK
-        }
-        Err(error) => {
-            eprintln!("resyncd: {} [{}]", error.message, error.code);
-            FAILED
-        }
-    }
+    print_text(&starter::of(&report, &entry.url)?);
+    Ok(())
 }
 
 async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {

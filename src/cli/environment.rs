@@ -94,7 +94,7 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
         if let Some(url) = &config.callback.public_url {
             probes.push(Probe {
                 what: format!("callback.public_url {}", hide_userinfo(url.as_str())),
-                found: leads_here(url, config, daemon.as_ref()).await,
+                found: (leads_here(url, config, daemon.as_ref()).await).map(str::to_owned),
             });
         }
     }

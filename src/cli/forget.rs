@@ -1,25 +1,21 @@
 //! `forget`: deletes what is known of a Source that is not followed any more, and its files if asked to; through the running daemon, or
 //! without one. With `--former-sets` the running daemon deletes the files of former sets of a Source that is followed.
 
-use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
 
-use super::daemon::{RunningListener, StartError, bind_callback};
-use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::daemon_requests::{ask_daemon, post_for_each, print_failure};
+use super::daemon_client::{DaemonAddress, DaemonError};
+use super::daemon_requests::{ask_daemon, daemon_or_state, daemon_status, post_for_each};
 use super::exit_status::{FAILED, FAULTS, OK};
-use super::logging::{self, DefaultLevel};
+use super::failure::Failure;
+use super::logging;
 use super::progress::{ProgressDisplay, SourceProgress};
 use super::unsubscribe::line_of;
-use super::users::refuse_another_user;
 use crate::config::Config;
-use crate::engine::{EndingSource, ForgetError, ForgetRequest, forget_source};
-use crate::http::{RejectionCounters, SharedRedaction};
-use crate::status::{Forgotten, Status};
-use crate::store::Store;
+use crate::engine::ForgetError;
+use crate::status::{Forgotten, FormerSource};
 
 /// How long the daemon may take: it answers when it is done, and there may be millions of files.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -42,97 +38,65 @@ pub(super) struct ForgetArguments {
     pub(super) daemon: DaemonAddress,
 }
 
-/// Why nothing, or not everything, was forgotten.
-enum ForgetFailure {
-    Daemon(DaemonError),
-    Start(StartError),
-    Forget(ForgetError),
-    /// It was printed.
-    Refused(u8),
-}
-
-pub(super) async fn forget(
-    config: Config,
-    arguments: &ForgetArguments,
-    environment: Option<&Path>,
-) -> u8 {
+pub(super) async fn forget(config: &Config, arguments: &ForgetArguments) -> Result<u8, Failure> {
+    let name = &arguments.source;
     if arguments.former_sets {
-        let _summaries = logging::start(DefaultLevel::Warn, config.log.format);
-        let names = std::slice::from_ref(&arguments.source);
-        let (client, sources) = match ask_daemon(&config, names).await {
-            Ok(asked) => asked,
-            Err(status) => return status,
-        };
+        let _summaries = logging::start(LevelFilter::WARN, config.log.format);
+        let (client, sources) = ask_daemon(config, std::slice::from_ref(name)).await?;
         let show = |source: &str, answer: &str| println!("{source}: {answer}");
-        return post_for_each(&client, &sources, "forget-former-sets", show).await;
+        return Ok(post_for_each(&client, &sources, "forget-former-sets", show).await);
     }
-    let names = std::iter::once(arguments.source.as_str());
-    let mut display = ProgressDisplay::start(names, config.log.format);
-    let mut show = |progress| display.show(std::iter::once(progress));
-    let forgotten = match through_daemon(&config, arguments, &mut show).await {
-        Err(ForgetFailure::Daemon(error))
-            if error.is_unreachable() && !arguments.daemon.is_given() =>
-        {
-            without_daemon(config, arguments, environment, &mut show).await
-        }
-        forgotten => forgotten,
+    let refused =
+        |status, error: ForgetError| Failure::new(status, format!("{error} [{}]", error.code()));
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err(refused(FAULTS, ForgetError::Unknown(name.clone())));
+    }
+    if config.sources.iter().any(|source| source.name == *name) {
+        return Err(refused(FAILED, ForgetError::Followed(name.clone())));
+    }
+    let mut display = ProgressDisplay::start(std::iter::once(name.as_str()), config.log.format);
+    let client = daemon_or_state(config, TIMEOUT, |source| source == name).await?;
+    let delete_files = arguments.delete_files;
+    let path = format!("/sources/{name}/forget?delete_files={delete_files}");
+    let left = async || {
+        let former = daemon_status(&client).await.ok()?.former_sources;
+        former.into_iter().find(|source| source.name == *name)
     };
+    let show = |progress| display.show(std::iter::once(progress));
+    let answer = watched(client.post(&path), left, PROGRESS_INTERVAL, show).await;
+    let forgotten = answer.and_then(|answer| client.parse(&answer));
+    client.end().await;
     display.end();
-    match forgotten {
-        Ok(forgotten) => {
-            for line in lines(&forgotten, arguments.delete_files) {
-                println!("{line}");
-            }
-            OK
-        }
-        Err(ForgetFailure::Daemon(error)) => {
-            let status = print_failure(&error);
-            match error {
-                DaemonError::Rejected { status: 404, .. } => FAULTS,
-                _ => status,
-            }
-        }
-        Err(ForgetFailure::Start(error)) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            FAILED
-        }
-        Err(ForgetFailure::Forget(error)) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            match error {
-                ForgetError::Unknown(_) => FAULTS,
-                _ => FAILED,
-            }
-        }
-        Err(ForgetFailure::Refused(status)) => status,
+    let forgotten = forgotten.map_err(|error| match error {
+        DaemonError::Rejected { status: 404, .. } => Failure::new(FAULTS, error),
+        error => error.into(),
+    })?;
+    for line in lines(&forgotten, delete_files) {
+        println!("{line}");
     }
-}
-
-/// What the mirror has of a Source.
-#[derive(Clone, Copy, Debug)]
-struct Left {
-    resources: u64,
-    bytes: u64,
+    Ok(OK)
 }
 
 /// Waits for the work, and shows meanwhile how many of the resources that were there at first are left. `left`: what is left now; `None`:
 /// that is not known.
 async fn watched<T>(
     work: impl Future<Output = T>,
-    left: impl AsyncFn() -> Option<Left>,
+    left: impl AsyncFn() -> Option<FormerSource>,
     interval: Duration,
     mut show: impl FnMut(SourceProgress),
 ) -> T {
     let mut work = pin!(work);
-    let mut at_first: Option<Left> = None;
+    let mut at_first = None;
     loop {
         let next = async {
             let left = left().await;
             if let Some(left) = left {
-                let at_first = *at_first.get_or_insert(left);
+                let (resources, bytes) = *at_first.get_or_insert((left.resources, left.bytes));
                 show(SourceProgress {
-                    done: at_first.resources.saturating_sub(left.resources),
-                    known: at_first.resources,
-                    bytes: at_first.bytes.saturating_sub(left.bytes),
+                    done: resources.saturating_sub(left.resources),
+                    known: resources,
+                    bytes: bytes.saturating_sub(left.bytes),
                     ..SourceProgress::default()
                 });
             }
@@ -144,85 +108,6 @@ async fn watched<T>(
             () = next => {}
         }
     }
-}
-
-async fn through_daemon(
-    config: &Config,
-    arguments: &ForgetArguments,
-    show: impl FnMut(SourceProgress),
-) -> Result<Forgotten, ForgetFailure> {
-    let name = &arguments.source;
-    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    if name.is_empty() || !name.bytes().all(is_name) {
-        return Err(ForgetFailure::Forget(ForgetError::Unknown(name.clone())));
-    }
-    if config.sources.iter().any(|source| source.name == *name) {
-        return Err(ForgetFailure::Forget(ForgetError::Followed(name.clone())));
-    }
-    let client = DaemonClient::new(config, TIMEOUT).map_err(ForgetFailure::Daemon)?;
-    let delete_files = arguments.delete_files;
-    let path = format!("/sources/{name}/forget?delete_files={delete_files}");
-    let left = async || {
-        let answer = client.get("/status").await.ok()?;
-        let status: Status = serde_json::from_str(&answer).ok()?;
-        let mut former = status.former_sources.into_iter();
-        let source = former.find(|source| source.name == *name)?;
-        Some(Left {
-            resources: source.resources,
-            bytes: source.bytes,
-        })
-    };
-    let answer = watched(client.post(&path), left, PROGRESS_INTERVAL, show).await;
-    let answer = answer.map_err(ForgetFailure::Daemon)?;
-    serde_json::from_str(&answer).map_err(|_| ForgetFailure::Daemon(client.not_resyncd()))
-}
-
-async fn without_daemon(
-    mut config: Config,
-    arguments: &ForgetArguments,
-    environment: Option<&Path>,
-    show: impl FnMut(SourceProgress),
-) -> Result<Forgotten, ForgetFailure> {
-    refuse_another_user(&config.state_dir, environment).map_err(ForgetFailure::Refused)?;
-    let failed = |error: StartError| ForgetFailure::Start(error);
-    let name = &arguments.source;
-    let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
-    let client = config.client().map_err(|error| failed(error.into()))?;
-    let subscribed = store.subscribed_channels(name).await;
-    let subscribed = subscribed.map_err(|error| failed(error.into()))?;
-    let bound = if subscribed.is_empty() {
-        None
-    } else {
-        Some(bind_callback(&mut config).await.map_err(failed)?)
-    };
-    let secrets = SharedRedaction::new(&config.redaction());
-    let rejections = RejectionCounters::default();
-    let listener = RunningListener::start_callback(bound, &config, &store, rejections, secrets);
-    let ending = EndingSource::unfollowed(
-        name,
-        &config.transports(client),
-        config.callback.public_url.as_ref(),
-    );
-    let followed = config.sources.iter();
-    let request = ForgetRequest {
-        name: name.clone(),
-        delete_files: arguments.delete_files,
-        mirrors: followed
-            .map(|source| (source.name.clone(), source.mirror.clone()))
-            .collect(),
-    };
-    let left = async || {
-        let totals = store.set_totals(name).await.ok()?;
-        Some(Left {
-            resources: totals.iter().map(|set| set.resources).sum(),
-            bytes: totals.iter().map(|set| set.bytes).sum(),
-        })
-    };
-    let stop = CancellationToken::new();
-    let work = forget_source(&store, &ending, &request, &stop);
-    let forgotten = watched(work, left, PROGRESS_INTERVAL, show).await;
-    listener.stop().await;
-    forgotten.map_err(ForgetFailure::Forget)
 }
 
 /// What was done, and what stays.
@@ -271,7 +156,10 @@ mod tests {
         let left = async || match left.fetch_sub(250, Ordering::Relaxed) {
             // The daemon does not answer once.
             750 => None,
-            resources => Some(Left {
+            resources => Some(FormerSource {
+                name: "example".to_owned(),
+                url: None,
+                mirror: None,
                 resources,
                 bytes: 10 * resources,
             }),

@@ -1,61 +1,31 @@
 //! `held`: lists the deletions that are held back, through the running daemon, or from its state.
 
-use resyncd_core::visible_json;
-
-use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::daemon_requests::{ask_daemon_or_state, each_row, print_failure};
+use super::daemon_requests::{SourcesArguments, ask_daemon_or_state, print_rows};
 use super::exit_status::OK;
+use super::failure::Failure;
 use crate::config::Config;
 use crate::status::HeldDeletion;
 
 /// Arguments of `held`.
 #[derive(Debug, clap::Args)]
 pub(super) struct HeldArguments {
-    /// Names of Sources in the configuration; all if none is given
-    #[arg(value_name = "SOURCE")]
-    sources: Vec<String>,
+    #[command(flatten)]
+    pub(super) of: SourcesArguments,
     /// The deletions that were rejected instead
     #[arg(long)]
     rejected: bool,
-    /// Print one JSON object per line
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    pub(super) daemon: DaemonAddress,
 }
 
-pub(super) async fn held(config: &Config, arguments: &HeldArguments) -> u8 {
-    let names = &arguments.sources;
-    let (client, sources) = match ask_daemon_or_state(config, &arguments.daemon, names).await {
-        Ok(asked) => asked,
-        Err(status) => return status,
-    };
-    match list(&client, &sources, arguments).await {
-        Ok(()) => OK,
-        Err(error) => print_failure(&error),
+pub(super) async fn held(config: &Config, arguments: &HeldArguments) -> Result<u8, Failure> {
+    let (client, sources) = ask_daemon_or_state(config, &arguments.of.sources).await?;
+    let (rejected, json) = (arguments.rejected, arguments.of.json);
+    let text =
+        |source: &str, deletion: &HeldDeletion| Some(format!("{source}: {}", described(deletion)));
+    let rows = print_rows(&client, list_path(rejected), &sources, json, text).await?;
+    if !json {
+        println!("{}", tally(rows, rejected));
     }
-}
-
-async fn list(
-    client: &DaemonClient,
-    sources: &[String],
-    arguments: &HeldArguments,
-) -> Result<(), DaemonError> {
-    let mut rows = 0;
-    for source in sources {
-        let show = |line: &str, deletion: &HeldDeletion| {
-            if arguments.json {
-                println!("{}", visible_json(line));
-            } else {
-                println!("{source}: {}", described(deletion));
-            }
-        };
-        rows += each_row(client, list_path(arguments.rejected), source, show).await?;
-    }
-    if !arguments.json {
-        println!("{}", tally(rows, arguments.rejected));
-    }
-    Ok(())
+    Ok(OK)
 }
 
 /// The path of the list of deletions, with the beginning of its query.

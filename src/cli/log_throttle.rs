@@ -1,7 +1,8 @@
 //! Limits how often the same event is logged: what Sources, hubs and others send must not fill the journal.
 //!
 //! Events that have a `code` are counted by their place in the program, their code and their Source. The first ones of a window
-//! are logged; the others are counted, and one line states how many there were when the window ends, or the process.
+//! are logged; the others are counted, and one line states how many there were when the window ends, or the process. Of rejected requests
+//! one is logged, without that line: the status has their counts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,11 +18,14 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 use crate::clock;
+use crate::http::REJECTED;
 
 /// How long a window is. It begins with an event.
 const WINDOW: Duration = Duration::from_secs(60);
 /// How many events of a kind are logged in one window.
 const MOST: u64 = 10;
+/// The same for rejected requests.
+const MOST_REJECTED: u64 = 1;
 /// How many kinds are counted at once; the events of further ones share one count.
 const MOST_KINDS: usize = 4096;
 /// How often the ends of windows are looked for while there are any.
@@ -42,6 +46,8 @@ struct EventKind<P> {
 #[derive(Debug)]
 struct EventCount {
     began: Instant,
+    /// How many are logged.
+    most: u64,
     seen: u64,
     message: String,
 }
@@ -60,8 +66,8 @@ struct ThrottleSummary {
 struct LogCounts<P>(HashMap<EventKind<P>, EventCount>);
 
 impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
-    /// Counts an event; returns whether to log it.
-    fn count(&mut self, kind: EventKind<P>, message: String, now: Instant) -> bool {
+    /// Counts an event of a kind of which `most` are logged in a window; returns whether to log it.
+    fn count(&mut self, kind: EventKind<P>, most: u64, message: String, now: Instant) -> bool {
         let is_room = self.0.len() < MOST_KINDS || self.0.contains_key(&kind);
         let kind = if is_room {
             kind
@@ -74,11 +80,12 @@ impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
         };
         let count = self.0.entry(kind).or_insert(EventCount {
             began: now,
+            most,
             seen: 0,
             message,
         });
         count.seen += 1;
-        count.seen <= MOST
+        count.seen <= count.most
     }
 
     /// Ends the windows that began a window's length before `now`, or all; returns what they have suppressed.
@@ -87,12 +94,12 @@ impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
             |count: &EventCount| all || now.saturating_duration_since(count.began) >= WINDOW;
         let ended = self.0.extract_if(|_, count| has_ended(count));
         ended
-            .filter(|(_, count)| count.seen > MOST)
+            .filter(|(_, count)| count.seen > count.most && count.most > MOST_REJECTED)
             .map(|(kind, count)| ThrottleSummary {
                 code: kind.code,
                 source: kind.source,
                 message: count.message,
-                suppressed: count.seen - MOST,
+                suppressed: count.seen - count.most,
             })
             .collect()
     }
@@ -203,9 +210,15 @@ impl<S: Subscriber> Layer<S> for LogThrottleLayer {
             code: found.code,
             source: found.source,
         };
+        let most = if metadata.target() == REJECTED {
+            MOST_REJECTED
+        } else {
+            MOST
+        };
+        let now = clock::now().mono;
         let mut state = self.0.state.lock();
         let is_first = state.counts.0.is_empty();
-        let is_logged = state.counts.count(kind, found.message, clock::now().mono);
+        let is_logged = state.counts.count(kind, most, found.message, now);
         if is_first {
             self.0.changed.notify_one();
         }
@@ -255,7 +268,7 @@ mod tests {
         let mut counts = LogCounts(HashMap::new());
         let now = clock::now().mono;
         let mut logged = |kind: &EventKind<u32>, at: Instant, times: u64| -> u64 {
-            let mut count = || counts.count(kind.clone(), "given up".to_owned(), at);
+            let mut count = || counts.count(kind.clone(), MOST, "given up".to_owned(), at);
             (0..times).map(|_| u64::from(count())).sum()
         };
         let (one, other) = (kind(1, "not-found", "a"), kind(1, "not-found", "b"));
@@ -276,9 +289,23 @@ mod tests {
         };
         assert_eq!(counts.end(now + WINDOW, false), [summary]);
         let later = now + WINDOW;
-        assert!(counts.count(one.clone(), String::new(), later));
+        assert!(counts.count(one.clone(), MOST, String::new(), later));
         assert!(counts.end(later, true).is_empty(), "nothing was suppressed");
         assert!(counts.0.is_empty());
+    }
+
+    #[test]
+    fn same_rejection_is_logged_once_a_minute() {
+        let mut counts = LogCounts(HashMap::new());
+        let now = clock::now().mono;
+        let mut logged = |code: &str, at: Instant| {
+            let kind = kind(1, code, "a");
+            counts.end(at, false).is_empty() && counts.count(kind, MOST_REJECTED, String::new(), at)
+        };
+        assert!(logged("unsigned", now));
+        assert!(!logged("unsigned", now + WINDOW / 2));
+        assert!(logged("too-large", now + WINDOW / 2));
+        assert!(logged("unsigned", now + WINDOW));
     }
 
     #[test]
@@ -288,7 +315,7 @@ mod tests {
         let mut logged = 0;
         for number in 0..2 * MOST_KINDS {
             let kind = kind(1, &number.to_string(), "a");
-            logged += u64::from(counts.count(kind, String::new(), now));
+            logged += u64::from(counts.count(kind, MOST, String::new(), now));
         }
         assert_eq!(counts.0.len(), MOST_KINDS + 1);
         assert_eq!(logged, MOST_KINDS as u64 + MOST);

@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use indicatif::MultiProgress;
 use resyncd_core::{one_line, visible_json};
 use serde_json::{Map, Value};
+use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FormatFields, JsonFields, Writer};
@@ -23,37 +24,31 @@ use crate::config::LogFormat;
 /// The longest line, in bytes.
 const MAX_LINE: usize = 4096;
 
-/// The level that is logged unless `RUST_LOG` sets another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DefaultLevel {
-    Warn,
-    Info,
-}
-
-/// Starts logging to standard error. The result must be dropped after the last event.
+/// Starts logging to standard error, from this level unless `RUST_LOG` sets another. The result must be dropped after the last event.
 #[must_use]
-pub(super) fn start(level: DefaultLevel, format: LogFormat) -> Summaries {
-    start_on(level, format, std::io::stderr)
+pub(super) fn start(level: LevelFilter, format: LogFormat) -> Summaries {
+    start_on(level, format, io::stderr)
 }
 
-/// Starts logging to standard error, above progress bars.
+/// Starts logging warnings to standard error; on a terminal above progress bars, which are returned.
 #[must_use]
-pub(super) fn start_with_bars(
-    level: DefaultLevel,
-    format: LogFormat,
-    bars: MultiProgress,
-) -> Summaries {
-    start_on(level, format, move || BarWriter { bars: bars.clone() })
+pub(super) fn start_with_bars(format: LogFormat) -> (Option<MultiProgress>, Summaries) {
+    if !io::stderr().is_terminal() {
+        return (None, start(LevelFilter::WARN, format));
+    }
+    let bars = MultiProgress::new();
+    let shown = bars.clone();
+    let writer = move || BarWriter {
+        bars: shown.clone(),
+    };
+    (Some(bars), start_on(LevelFilter::WARN, format, writer))
 }
 
-fn start_on<W>(level: DefaultLevel, format: LogFormat, writer: W) -> Summaries
+fn start_on<W>(level: LevelFilter, format: LogFormat, writer: W) -> Summaries
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let default = match level {
-        DefaultLevel::Warn => "warn",
-        DefaultLevel::Info => "info",
-    };
+    let default = level.to_string();
     let filter = EnvFilter::try_from_default_env();
     // An error without the variable: it is not set.
     let is_set = std::env::var_os(EnvFilter::DEFAULT_ENV).is_some_and(|it| !it.is_empty());
@@ -62,7 +57,7 @@ where
         .err()
         .filter(|_| is_set)
         .map(ToString::to_string);
-    let filter = filter.unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new(&default));
     let (throttle, summaries) = LogThrottleLayer::new();
     let registry = tracing_subscriber::registry().with(filter).with(throttle);
     let lines = tracing_subscriber::fmt::layer()

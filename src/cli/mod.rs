@@ -8,8 +8,8 @@
 //! | `status`, `poll` | those that ask the running daemon |
 //! | `failed`, `held`, `approve`, `retry`, `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
 //! | `daemon`, `reload`, `watchdog`, `service_status` | the daemon: [`Daemon`]; SIGHUP; what systemd gets |
-//! | `daemon_client`, `daemon_requests`, `selection` | requests to the running daemon; what commands share that ask it; the Sources that are named |
-//! | `stop_signals`, `exit_status`, `help` | SIGTERM and SIGINT; exit statuses; the texts of `--help` |
+//! | `daemon_client`, `daemon_requests`, `selection` | requests to the daemon, or on its state; what their commands share; named Sources |
+//! | `stop_signals`, `failure`, `exit_status`, `help` | SIGTERM, SIGINT; why a command ends early; exit statuses; texts of `--help` |
 //! | `logging`, `log_throttle`, `progress`, `output`, `colours` | standard error and standard output |
 //! | `status_text`, `up_to_date`, `human` | the status, times and lengths in words |
 //! | `environment`, `public_url`, `users` | what the machine must have; whether the callback is reached; whose the state is |
@@ -43,6 +43,7 @@ mod discover;
 mod environment;
 mod exit_status;
 mod failed;
+mod failure;
 mod file_descriptors;
 mod forget;
 mod held;
@@ -78,11 +79,14 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 pub use daemon::{Daemon, StartError};
 use daemon_client::DaemonAddress;
+use daemon_requests::SourcesArguments;
 use exit_status::{FAILED, FAULTS, OK};
+use failure::Failure;
 use reload::ReloadSignal;
+use tracing::level_filters::LevelFilter;
 use users::refuse_another_user;
 
-use crate::config::{Config, ConfigFaults, LogFormat};
+use crate::config::{Config, LogFormat};
 
 /// The default path of the configuration file.
 const DEFAULT_CONFIG: &str = "/etc/resyncd/config.toml";
@@ -132,13 +136,13 @@ enum CliCommand {
     Approve(approve::ApproveArguments),
     /// List the resources whose changes have failed
     #[command(after_help = help::FAILED)]
-    Failed(failed::FailedArguments),
+    Failed(SourcesArguments),
     /// List the deletions that are held back
     #[command(after_help = help::HELD)]
     Held(held::HeldArguments),
     /// Retry failed changes now
     #[command(after_help = help::RETRY)]
-    Retry(retry::RetryArguments),
+    Retry(SourcesArguments),
     /// List the stored versions of a resource, or fetch those that its TimeMap names
     #[command(after_help = help::VERSIONS)]
     Versions(versions::VersionsArguments),
@@ -171,17 +175,14 @@ impl CliCommand {
         match self {
             Self::Status(status) => Some(&status.daemon),
             Self::Approve(approve) => Some(&approve.daemon),
-            Self::Failed(failed) => Some(&failed.daemon),
-            Self::Held(held) => Some(&held.daemon),
-            Self::Retry(retry) => Some(&retry.daemon),
+            Self::Failed(of) | Self::Retry(of) => Some(&of.daemon),
+            Self::Held(held) => Some(&held.of.daemon),
             Self::Poll(poll) => Some(&poll.daemon),
             Self::Forget(forget) => Some(&forget.daemon),
             _ => None,
         }
     }
-}
 
-impl CliCommand {
     /// Whether it is a single run that writes to the state folder.
     fn writes_state(&self) -> bool {
         match self {
@@ -214,6 +215,7 @@ pub fn main() -> ExitCode {
         }
     };
     let status = runtime.block_on(command(&arguments));
+    let status = status.unwrap_or_else(Failure::print);
     // Blocking tasks that still run, such as a DNS lookup, are abandoned: the end of the process ends its threads. A shutdown would
     // detach them while they end, and glibc may read what a thread has released by then (sourceware bug 19951): SIGSEGV.
     std::mem::forget(runtime);
@@ -221,21 +223,12 @@ pub fn main() -> ExitCode {
     ExitCode::from(if is_incomplete { FAILED } else { status })
 }
 
-async fn command(arguments: &CliArguments) -> u8 {
-    if matches!(arguments.command, CliCommand::Version) {
-        return version::version();
-    }
-    if let CliCommand::Demo(demo) = &arguments.command {
-        return demo::demo(demo).await;
-    }
+async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
+    let command = &arguments.command;
     let path = arguments
         .config
         .as_deref()
         .unwrap_or(Path::new(DEFAULT_CONFIG));
-    if let CliCommand::Check(check) = &arguments.command {
-        let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
-        return check::check(path, check).await;
-    }
     // `discover` works without a configuration file.
     let read_if_present = || {
         let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
@@ -245,121 +238,82 @@ async fn command(arguments: &CliArguments) -> u8 {
             Config::load_without_sources(path)
         }
     };
-    if let CliCommand::Config(config) = &arguments.command {
-        let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
-        return configuration::config(path, config, read_if_present).await;
-    }
-    if let CliCommand::Discover(discover) = &arguments.command {
-        let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
-        return match read_if_present() {
-            Ok(config) => discover::discover(&config, discover).await,
-            Err(faults) => print_faults(&faults),
-        };
-    }
-    // Before the configuration is read: a change of it after that is not missed.
-    let hangup = match arguments.command {
-        CliCommand::Run => match ReloadSignal::listen() {
-            Ok(hangup) => Some(hangup),
-            Err(error) => {
-                eprintln!("resyncd: cannot listen for signals: {error} [signals]");
-                return FAILED;
+    let log_warnings = |format| logging::start(LevelFilter::WARN, format);
+    match command {
+        CliCommand::Version => return Ok(version::version()),
+        CliCommand::Demo(demo) => return demo::demo(demo).await,
+        CliCommand::Check(check) => {
+            let _summaries = log_warnings(LogFormat::Auto);
+            return Ok(check::check(path, check).await);
+        }
+        CliCommand::Config(config) => {
+            let _summaries = log_warnings(LogFormat::Auto);
+            return configuration::config(path, config, read_if_present).await;
+        }
+        CliCommand::Discover(discover) => {
+            let _summaries = log_warnings(LogFormat::Auto);
+            return discover::discover(&read_if_present()?, discover).await;
+        }
+        // Before the configuration is read: a change of it after that is not missed.
+        CliCommand::Run => {
+            let hangup = ReloadSignal::listen()?;
+            let config = Config::load(path)?;
+            let _summaries = logging::start(LevelFilter::INFO, config.log.format);
+            for warning in &Config::warnings(path) {
+                tracing::warn!(code = warning.code, "{warning}");
             }
-        },
-        _ => None,
-    };
-    let config = match arguments.command.daemon().and_then(DaemonAddress::config) {
-        Some(Ok(config)) => config,
-        Some(Err(error)) => {
-            eprintln!("resyncd: {error}");
-            return FAULTS;
+            return run::run(config, path, hangup).await;
         }
-        None => match load(path, &arguments.command) {
-            Ok(config) => config,
-            Err(status) => return status,
-        },
+        _ => {}
+    }
+    let config = load(path, command)?;
+    if command.writes_state() {
+        refuse_another_user(&config.state_dir)?;
+    }
+    let _summaries = match command {
+        // They start it with their progress, or do nothing that is logged.
+        CliCommand::Sync(_) | CliCommand::Audit(_) | CliCommand::Forget(_) => None,
+        CliCommand::Status(_) | CliCommand::Poll(_) => None,
+        CliCommand::Backup(_) | CliCommand::Restore(_) => None,
+        _ => Some(log_warnings(config.log.format)),
     };
-    if arguments.command.writes_state()
-        && let Err(status) =
-            refuse_another_user(&config.state_dir, config_of_environment().as_deref())
-    {
-        return status;
-    }
-    if let Some(hangup) = hangup {
-        let _summaries = logging::start(logging::DefaultLevel::Info, config.log.format);
-        for warning in &Config::warnings(path) {
-            tracing::warn!(code = warning.code, "{warning}");
-        }
-        return run::run(config, path, hangup).await;
-    }
-    match &arguments.command {
+    match command {
         CliCommand::Sync(sync) => sync::sync(config, sync).await,
         CliCommand::Audit(audit) => audit::audit(config, audit).await,
-        CliCommand::Status(status) => status::status(&config, status).await,
-        CliCommand::Approve(approve) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
-            approve::approve(&config, approve).await
-        }
-        CliCommand::Failed(failed) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
-            failed::failed(&config, failed).await
-        }
-        CliCommand::Held(held) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
-            held::held(&config, held).await
-        }
-        CliCommand::Retry(retry) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
-            retry::retry(&config, retry).await
-        }
+        CliCommand::Status(status) => Ok(status::status(&config, status).await),
+        CliCommand::Approve(approve) => approve::approve(&config, approve).await,
+        CliCommand::Failed(failed) => failed::failed(&config, failed).await,
+        CliCommand::Held(held) => held::held(&config, held).await,
+        CliCommand::Retry(retry) => retry::retry(&config, retry).await,
         CliCommand::Poll(poll) => poll::poll(&config, poll).await,
-        CliCommand::Versions(versions) => {
-            versions::versions(config, versions, config_of_environment().as_deref()).await
-        }
+        CliCommand::Versions(versions) => versions::versions(config, versions).await,
         CliCommand::Backup(backup) => backup::backup(&config, backup).await,
-        CliCommand::Restore(restore) => {
-            restore::restore(&config, restore, config_of_environment().as_deref()).await
-        }
-        CliCommand::Unsubscribe(unsubscribe) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
-            unsubscribe::unsubscribe(config, unsubscribe, config_of_environment().as_deref()).await
-        }
-        CliCommand::Forget(forget) => {
-            forget::forget(config, forget, config_of_environment().as_deref()).await
-        }
+        CliCommand::Restore(restore) => restore::restore(&config, restore).await,
+        CliCommand::Unsubscribe(named) => unsubscribe::unsubscribe(&config, named).await,
+        CliCommand::Forget(forget) => forget::forget(&config, forget).await,
         CliCommand::Run
         | CliCommand::Check(_)
         | CliCommand::Config(_)
         | CliCommand::Demo(_)
         | CliCommand::Discover(_)
-        | CliCommand::Version => OK,
+        | CliCommand::Version => Ok(OK),
     }
 }
 
-/// The configuration file that the environment names, unless the command line names one.
-fn config_of_environment() -> Option<PathBuf> {
-    let is_typed = |word: String| word.starts_with("-c") || word.starts_with("--config");
-    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let named = std::env::var_os("RESYNCD_CONFIG").map(PathBuf::from);
-    named.filter(|_| !words.any(is_typed))
-}
-
-/// Loads the configuration, or prints its faults. What only asks the daemon, or copies or restores the database, needs no secrets of the
-/// Sources, which may be for the daemon only.
-fn load(path: &Path, command: &CliCommand) -> Result<Config, u8> {
+/// Loads the configuration, unless the command line states where the daemon is. What only asks the daemon, or copies or restores the
+/// database, needs no secrets of the Sources, which may be for the daemon only.
+fn load(path: &Path, command: &CliCommand) -> Result<Config, Failure> {
+    let daemon = command.daemon();
+    if let Some(config) = daemon.and_then(DaemonAddress::config) {
+        return config.map_err(|error| Failure::new(FAULTS, error));
+    }
     let is_of_database = matches!(command, CliCommand::Backup(_) | CliCommand::Restore(_));
-    let needs_no_secrets = command.daemon().is_some() || is_of_database;
-    let loaded = if needs_no_secrets {
+    let config = if daemon.is_some() || is_of_database {
         Config::load_without_secrets(path)
     } else {
         Config::load(path)
     };
-    loaded.map_err(|faults| print_faults(&faults))
-}
-
-/// Prints the faults of the configuration.
-fn print_faults(faults: &ConfigFaults) -> u8 {
-    eprintln!("{faults}");
-    FAULTS
+    Ok(config?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use resyncd_core::one_line;
+use resyncd_core::{one_line, visible_json};
+use serde::Serialize;
+use serde_json::json;
 
 /// Whether the reader of standard output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -23,6 +25,11 @@ pub(super) fn print_line(line: Arguments<'_>) {
 /// Prints a text on standard output.
 pub(super) fn print_text(text: &str) {
     print_as_is(&visible_lines(text));
+}
+
+/// A value as JSON on a line, which printing does not alter.
+pub(super) fn json_line(value: &impl Serialize) -> String {
+    visible_json(&json!(value).to_string())
 }
 
 /// Prints a text that has nothing remote in it, or nothing that is not escaped: it may have colours.

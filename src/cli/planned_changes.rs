@@ -1,16 +1,15 @@
 //! `sync --dry-run`: a copy of the state that is worked on instead, and the changes that would be applied.
 
 use std::fmt;
-use std::ops::AddAssign;
 use std::sync::Arc;
 
 use indicatif::HumanBytes;
 use resourcesync::ChangeKind;
-use resyncd_core::visible_json;
 use resyncd_mirror::{Mirror, MirrorId};
 use serde::Serialize;
 
-use super::exit_status::FAILED;
+use super::failure::Failure;
+use super::output::json_line;
 use crate::clock;
 use crate::config::Config;
 use crate::engine::{has_another_mirror, in_scratch_folder};
@@ -46,33 +45,24 @@ impl Scratch {
 }
 
 /// Has the copy of a state accept the empty mirrors of a dry run, if those that it knows are there; prints which are not.
-pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Result<(), u8> {
-    let failed = |error: &StoreError| {
-        eprintln!("resyncd: {error} [{}]", error.code());
-        FAILED
-    };
+pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Result<(), Failure> {
     let mut released = Ok(());
     for source in &config.sources {
-        let is_elsewhere = has_another_mirror(store, source).await;
-        if is_elsewhere.map_err(|error| failed(&error))? {
+        if has_another_mirror(store, source).await? {
             // The run begins with a baseline, and takes any mirror.
             continue;
         }
-        let known = store.mirror_id(&source.name).await;
-        let known = known.map_err(|error| failed(&error))?;
+        let known = store.mirror_id(&source.name).await?;
         if let Some(known) = known.as_deref().and_then(MirrorId::parse)
             && let Err(error) = Mirror::check_id(&source.mirror, &known)
         {
-            eprintln!(
-                "resyncd: {}: {} [{}]",
-                source.name,
-                error.of_opening(),
-                error.code()
-            );
-            released = Err(FAILED);
+            let text = format!("{}: {}", source.name, error.of_opening());
+            let missing = Failure::coded(error.code(), text);
+            if let Err(other) = std::mem::replace(&mut released, Err(missing)) {
+                other.print();
+            }
         }
-        let forgotten = store.release_mirror(&source.name).await;
-        forgotten.map_err(|error| failed(&error))?;
+        store.release_mirror(&source.name).await?;
     }
     released
 }
@@ -145,17 +135,6 @@ impl PlannedCounts {
     }
 }
 
-impl AddAssign for PlannedCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.create += other.create;
-        self.update += other.update;
-        self.check += other.check;
-        self.delete += other.delete;
-        self.hold_back += other.hold_back;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-    }
-}
-
 impl fmt::Display for PlannedCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_nothing() {
@@ -191,13 +170,14 @@ struct ChangeLine<'a> {
     length: Option<u64>,
 }
 
-/// Prints what would be done for a Source, a line per resource.
+/// Prints what would be done for a Source, a line per resource, and counts it.
 pub(super) async fn print_planned(
     store: &Arc<Store>,
     source: &str,
     json: bool,
-) -> Result<PlannedCounts, StoreError> {
-    let (mut after, mut counts) = (ResourceId(0), PlannedCounts::default());
+    counts: &mut PlannedCounts,
+) -> Result<(), StoreError> {
+    let mut after = ResourceId(0);
     loop {
         let page = store.planned(source, after, PAGE).await?;
         let is_last = page.len() < PAGE;
@@ -208,27 +188,20 @@ pub(super) async fn print_planned(
             };
             counts.count(action, task.length.unwrap_or(0));
             if json {
-                print_json(source, task, action)
+                let line = ChangeLine {
+                    source,
+                    set: &task.capability_list,
+                    uri: &task.uri,
+                    action,
+                    length: task.length,
+                };
+                println!("{}", json_line(&line));
             } else {
-                println!("{source}: {} {}", action.text(), task.uri)
+                println!("{source}: {} {}", action.text(), task.uri);
             }
         }
         if is_last {
-            return Ok(counts);
+            return Ok(());
         }
-    }
-}
-
-fn print_json(source: &str, task: &PlannedTask, action: Action) {
-    let line = ChangeLine {
-        source,
-        set: &task.capability_list,
-        uri: &task.uri,
-        action,
-        length: task.length,
-    };
-    match serde_json::to_string(&line) {
-        Ok(json) => println!("{}", visible_json(&json)),
-        Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::daemon_client::DaemonAddress;
 use super::daemon_requests::{ask_daemon, post_for_each};
+use super::failure::Failure;
 use crate::config::Config;
 
 /// Arguments of `poll`.
@@ -14,11 +15,8 @@ pub(super) struct PollArguments {
     pub(super) daemon: DaemonAddress,
 }
 
-pub(super) async fn poll(config: &Config, arguments: &PollArguments) -> u8 {
-    let (client, sources) = match ask_daemon(config, &arguments.sources).await {
-        Ok(asked) => asked,
-        Err(status) => return status,
-    };
+pub(super) async fn poll(config: &Config, arguments: &PollArguments) -> Result<u8, Failure> {
+    let (client, sources) = ask_daemon(config, &arguments.sources).await?;
     let show = |source: &str, _: &str| println!("{source}: poll requested");
-    post_for_each(&client, &sources, "poll", show).await
+    Ok(post_for_each(&client, &sources, "poll", show).await)
 }

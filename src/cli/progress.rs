@@ -1,12 +1,11 @@
 //! The progress of a command on standard error: bars on a terminal, plain lines elsewhere. Standard output is for results.
 
-use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
 use super::log_throttle::Summaries;
-use super::logging::{self, DefaultLevel};
+use super::logging;
 use crate::clock;
 use crate::config::LogFormat;
 
@@ -55,11 +54,7 @@ pub(super) struct ProgressDisplay {
 impl ProgressDisplay {
     /// Starts logging and shows the progress of these Sources.
     pub(super) fn start<'a>(names: impl Iterator<Item = &'a str>, format: LogFormat) -> Self {
-        let bars = stderr().is_terminal().then(MultiProgress::new);
-        let summaries = match &bars {
-            Some(bars) => logging::start_with_bars(DefaultLevel::Warn, format, bars.clone()),
-            None => logging::start(DefaultLevel::Warn, format),
-        };
+        let (bars, summaries) = logging::start_with_bars(format);
         let now = clock::now().mono;
         let lines = names.map(|name| ProgressLine {
             name: name.to_owned(),

@@ -7,7 +7,6 @@ use axum::Router;
 use axum::http::{StatusCode, Uri};
 use resourcesync::uri::{parse_uri, resolve_reference};
 use resyncd_fetch::{AnswerStart, Client, HttpSettings, Proxies};
-use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
@@ -24,18 +23,22 @@ const RANDOM: usize = 16;
 /// The length of that path, in bytes.
 const MOST_TOKEN: usize = PROBE.len() + 2 * RANDOM;
 
-/// Requests a path below the public URL that nobody else knows. `daemon`: the running one, which counts such requests; without one this
-/// process listens in its place. Returns what is right, or what is wrong and what to do about it.
+/// Whether the public URL leads here. `daemon`: the running one, which counts such requests; without one this process listens in its
+/// place. Returns what is right, or what is wrong and what to do about it.
 pub(super) async fn leads_here(
     public_url: &Url,
     config: &Config,
     daemon: Option<&DaemonClient>,
-) -> Result<String, String> {
-    let token = random_token()?;
-    let url = resolve_reference(public_url, &token).map_err(|error| error.to_string())?;
+) -> Result<&'static str, String> {
     match daemon {
-        Some(daemon) => through_daemon(&url, &token, &config.http, daemon).await,
-        None => through_listener(&url, &token, config).await,
+        Some(daemon) => {
+            leads_to_daemon(public_url, &config.http, daemon).await?;
+            Ok("leads to the running daemon")
+        }
+        None => {
+            leads_to_this_process(public_url, config).await?;
+            Ok("leads here")
+        }
     }
 }
 
@@ -46,15 +49,14 @@ pub(super) async fn is_callback_listener(
     daemon: &DaemonClient,
 ) -> Result<(), String> {
     let path = config.callback.public_url.as_ref().map_or("/", Url::path);
-    let token = random_token()?;
-    let url = parse_uri(&format!("http://{}{path}{token}", reachable(address)));
+    let url = parse_uri(&format!("http://{}{path}", reachable(address)));
     let url = url.map_err(|error| error.to_string())?;
     // It is on this machine.
     let http = HttpSettings {
         proxies: Proxies::default(),
         ..config.http.clone()
     };
-    through_daemon(&url, &token, &http, daemon).await.map(drop)
+    leads_to_daemon(&url, &http, daemon).await
 }
 
 /// Whether a request through the public URL arrives at the callback listener of this process. The error is for a person.
@@ -63,14 +65,8 @@ pub(super) async fn leads_to_listener(
     http: &HttpSettings,
     rejections: &RejectionCounters,
 ) -> Result<(), String> {
-    let token = random_token()?;
-    let url = resolve_reference(public_url, &token).map_err(|error| error.to_string())?;
-    let answer = request(&url, http).await?;
-    if rejections.has_probe(&token) {
-        Ok(())
-    } else {
-        Err(elsewhere(&answer))
-    }
+    let (token, answer) = probe(public_url, http).await?;
+    arrived(rejections.has_probe(&token), &answer)
 }
 
 /// Whether requests to a URL need neither DNS nor a proxy: nobody else can make any.
@@ -83,46 +79,37 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn random_token() -> Result<String, String> {
+/// Requests a path below a URL that nobody else knows; returns its token, and the answer.
+async fn probe(base: &Url, http: &HttpSettings) -> Result<(String, AnswerStart), String> {
     let random = hex_name(RANDOM).map_err(|error| error.to_string())?;
-    Ok(format!("{PROBE}{random}"))
-}
-
-/// Whether a probe has arrived at the callback listener, as the status listener answers it.
-#[derive(Deserialize)]
-struct ProbeAnswer {
-    arrived: bool,
+    let token = format!("{PROBE}{random}");
+    let url = resolve_reference(base, &token).map_err(|error| error.to_string())?;
+    let answer = request(&url, http).await?;
+    Ok((token, answer))
 }
 
 /// The running daemon knows whether the request has arrived.
-async fn through_daemon(
-    url: &Url,
-    token: &str,
+async fn leads_to_daemon(
+    base: &Url,
     http: &HttpSettings,
     daemon: &DaemonClient,
-) -> Result<String, String> {
-    let answer = request(url, http).await?;
-    let arrival = daemon.get(&format!("/callback-probe?token={token}")).await;
-    let arrival = arrival.map_err(|error| error.to_string())?;
-    let arrival: ProbeAnswer = serde_json::from_str(&arrival).map_err(|error| error.to_string())?;
-    if arrival.arrived {
-        Ok("leads to the running daemon".to_owned())
-    } else {
-        Err(elsewhere(&answer))
-    }
+) -> Result<(), String> {
+    let (token, answer) = probe(base, http).await?;
+    let has_arrived = daemon.has_probe(&token).await;
+    arrived(has_arrived.map_err(|error| error.to_string())?, &answer)
 }
 
-/// Listens in place of the daemon, and expects its own answer.
-async fn through_listener(url: &Url, token: &str, config: &Config) -> Result<String, String> {
+/// Listens in place of the daemon, and expects its own answer: the token.
+async fn leads_to_this_process(public_url: &Url, config: &Config) -> Result<(), String> {
     let listener = TcpListener::bind(config.callback.listen).await;
     let listener = listener.map_err(|error| {
         format!("not tried, because callback.listen can't be listened on: {error}")
     })?;
-    let expected = token.to_owned();
-    let router = Router::new().fallback(async move |uri: Uri| {
+    let router = Router::new().fallback(async |uri: Uri| {
         // A proxy may have removed the path of the public URL.
-        if uri.path().ends_with(&expected) {
-            Ok(expected)
+        let token = uri.path().rsplit('/').next().unwrap_or_default();
+        if token.starts_with(PROBE) && token.len() == MOST_TOKEN {
+            Ok(token.to_owned())
         } else {
             Err(StatusCode::NOT_FOUND)
         }
@@ -131,16 +118,12 @@ async fn through_listener(url: &Url, token: &str, config: &Config) -> Result<Str
     let serving =
         axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
     let serving = tokio::spawn(serving.into_future());
-    let answer = request(url, &config.http).await;
+    let probed = probe(public_url, &config.http).await;
     stop.cancel();
     // Its end is not waited for: a proxy may hold the connection open.
     serving.abort();
-    let answer = answer?;
-    if answer.body == token.as_bytes() {
-        Ok("leads here".to_owned())
-    } else {
-        Err(elsewhere(&answer))
-    }
+    let (token, answer) = probed?;
+    arrived(answer.body == token.as_bytes(), &answer)
 }
 
 /// Requests a URL once, through the configured proxy if there is one for it: a proxy is how requests get out of this network.
@@ -155,15 +138,19 @@ async fn request(url: &Url, http: &HttpSettings) -> Result<AnswerStart, String> 
     })
 }
 
-fn elsewhere(answer: &AnswerStart) -> String {
+/// The result of a request with this answer.
+fn arrived(has_arrived: bool, answer: &AnswerStart) -> Result<(), String> {
+    if has_arrived {
+        return Ok(());
+    }
     let server = answer.server.as_deref();
     let server = server.map_or_else(String::new, |server| {
         format!(", from {}", resyncd_core::one_line(server, 100))
     });
-    format!(
+    Err(format!(
         "leads elsewhere (answered {}{server}): the reverse proxy must pass on everything below it to callback.listen",
         answer.status
-    )
+    ))
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 //!
 //! A file with faults is refused: what is in use stays.
 
+use std::future;
 use std::path::Path;
-use std::{future, io};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 
 use super::daemon::Daemon;
+use super::failure::Failure;
+use super::stop_signals::listen;
 use crate::clock;
 use crate::config::{Config, ConfigFaults};
 use crate::status::{ConfigurationStatus, StatusError};
@@ -18,8 +20,8 @@ pub(super) struct ReloadSignal(Signal);
 impl ReloadSignal {
     /// Installs the handler. To be called before the configuration is read for the first time, so that what is changed after
     /// that is not missed.
-    pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self(signal(SignalKind::hangup())?))
+    pub(super) fn listen() -> Result<Self, Failure> {
+        Ok(Self(listen(SignalKind::hangup())?))
     }
 
     /// Waits for the signal; those between two calls are one.

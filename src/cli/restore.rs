@@ -1,8 +1,9 @@
 //! `restore`: makes a backup the database again. The former database is set aside.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::exit_status::{FAILED, OK};
+use super::exit_status::OK;
+use super::failure::Failure;
 use super::users::refuse_another_user;
 use crate::clock;
 use crate::config::Config;
@@ -16,39 +17,22 @@ pub(super) struct RestoreArguments {
     file: PathBuf,
 }
 
-/// `environment`: the configuration file, if the environment names it.
-pub(super) async fn restore(
-    config: &Config,
-    arguments: &RestoreArguments,
-    environment: Option<&Path>,
-) -> u8 {
-    if let Err(status) = refuse_another_user(&config.state_dir, environment) {
-        return status;
-    }
+pub(super) async fn restore(config: &Config, arguments: &RestoreArguments) -> Result<u8, Failure> {
+    refuse_another_user(&config.state_dir)?;
     let (folder, file) = (config.state_dir.clone(), arguments.file.clone());
     let restoring = move || restore_backup(&folder, &file, clock::now().wall);
-    let restored = match tokio::task::spawn_blocking(restoring).await {
-        Ok(restored) => restored,
-        Err(_) => Err(StoreError::Panicked),
-    };
-    match restored {
-        Ok(aside) => {
-            println!("{}: restored", arguments.file.display());
-            if let Some(aside) = aside {
-                println!("{}: the former database", aside.display());
-            }
-            OK
+    let restored = tokio::task::spawn_blocking(restoring).await;
+    let restored = restored.unwrap_or(Err(StoreError::Panicked));
+    let aside = restored.map_err(|error| match &error {
+        StoreError::Locked(_) => {
+            let step = "stop it first, such as with `systemctl stop resyncd`";
+            Failure::coded(error.code(), format!("{error}: {step}"))
         }
-        Err(error @ StoreError::Locked(_)) => {
-            eprintln!(
-                "resyncd: {error}: stop it first, such as with `systemctl stop resyncd` [{}]",
-                error.code()
-            );
-            FAILED
-        }
-        Err(error) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            FAILED
-        }
+        _ => error.into(),
+    })?;
+    println!("{}: restored", arguments.file.display());
+    if let Some(aside) = aside {
+        println!("{}: the former database", aside.display());
     }
+    Ok(OK)
 }

@@ -8,6 +8,7 @@ use sd_notify::NotifyState;
 
 use super::daemon::Daemon;
 use super::exit_status::{FAILED, OK, OTHER_STATE};
+use super::failure::Failure;
 use super::reload::{ReloadSignal, reload};
 use super::service_status::report;
 use super::stop_signals::StopSignals;
@@ -18,14 +19,8 @@ use crate::config::Config;
 const STOP: Duration = Duration::from_secs(50);
 
 /// `path`: the file that the configuration was read from; `hangup`: installed before that.
-pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> u8 {
-    let mut signals = match StopSignals::listen() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(code = "signals", %error, "cannot listen for signals");
-            return FAILED;
-        }
-    };
+pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> Result<u8, Failure> {
+    let mut signals = StopSignals::listen()?;
     let sources = config.sources.len();
     let proxies = config.http.proxies.clone();
     notify_systemd(&[NotifyState::Status("opening the database")]);
@@ -33,10 +28,10 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> u8
         Ok(daemon) => daemon,
         Err(error) => {
             tracing::error!(code = error.code(), "{error}");
-            return match error.code() {
+            return Ok(match error.code() {
                 "newer-schema" | "earlier-schema" if is_supervised() => OTHER_STATE,
                 _ => FAILED,
-            };
+            });
         }
     };
     let callback = daemon
@@ -87,10 +82,10 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> u8
     tracing::info!("stopping");
     notify_systemd(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     if !daemon.stop_within(STOP).await {
-        return FAILED;
+        return Ok(FAILED);
     }
     tracing::info!("stopped");
-    status
+    Ok(status)
 }
 
 /// Reloads the configuration whenever the signal is received. A signal while it is reloaded has it reloaded once more.

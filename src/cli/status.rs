@@ -46,7 +46,7 @@ pub(super) async fn status(config: &Config, arguments: &StatusArguments) -> u8 {
                 println!("the daemon answers");
                 OK
             }
-            Err(error) => print_failure(&error),
+            Err(error) => print_failure(error),
         };
     }
     match arguments.watch {
@@ -59,10 +59,7 @@ pub(super) async fn status(config: &Config, arguments: &StatusArguments) -> u8 {
 async fn watch(config: &Config, arguments: &StatusArguments, pause: Duration) -> u8 {
     let mut signals = match StopSignals::listen() {
         Ok(signals) => signals,
-        Err(error) => {
-            eprintln!("resyncd: cannot listen for signals: {error} [signals]");
-            return FAILED;
-        }
+        Err(failure) => return failure.print(),
     };
     let clear = if stdout().is_terminal() { CLEAR } else { "" };
     let mut last = OK;
@@ -88,7 +85,7 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
         Ok(fetched) => fetched,
         Err(error) => {
             print_as_is(begin);
-            return print_failure(&error);
+            return print_failure(error);
         }
     };
     if let Err(status) = fetched.select(&arguments.sources) {

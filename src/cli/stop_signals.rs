@@ -1,8 +1,8 @@
 //! SIGTERM and SIGINT: what stops a command.
 
-use std::io;
-
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::failure::Failure;
 
 /// Handlers of the stop signals. Once installed, the signals no longer kill the process.
 pub(super) struct StopSignals {
@@ -12,10 +12,10 @@ pub(super) struct StopSignals {
 
 impl StopSignals {
     /// Installs the handlers. To be called before anything is started.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> Result<Self, Failure> {
         Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
         })
     }
 
@@ -26,4 +26,11 @@ impl StopSignals {
             _ = self.interrupt.recv() => {}
         }
     }
+}
+
+/// Installs the handler of a signal. Once installed, the signal no longer kills the process.
+pub(super) fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    let installed = signal(kind);
+    installed
+        .map_err(|error| Failure::coded("signals", format!("cannot listen for signals: {error}")))
 }

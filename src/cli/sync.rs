@@ -7,11 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use indicatif::HumanBytes;
-use resyncd_core::visible_json;
 use serde::Serialize;
 
-use super::daemon::StartError;
 use super::exit_status::{FAILED, OK};
+use super::failure::Failure;
+use super::output::json_line;
 use super::planned_changes::{PlannedCounts, Scratch, print_planned, release_mirrors};
 use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
@@ -51,44 +51,22 @@ enum SyncLine<'a> {
     },
 }
 
-pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
-    config.sources = match select_sources(&config, &arguments.sources) {
-        Ok(sources) => sources,
-        Err(status) => return status,
-    };
+pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> Result<u8, Failure> {
+    config.sources = select_sources(&config, &arguments.sources)?;
     let names = config.sources.iter().map(|source| source.name.as_str());
     let display = ProgressDisplay::start(names, config.log.format);
-    let mut signals = match StopSignals::listen() {
-        Ok(signals) => signals,
-        Err(error) => {
-            eprintln!("resyncd: cannot listen for signals: {error} [signals]");
-            return FAILED;
-        }
-    };
+    let mut signals = StopSignals::listen()?;
     // Its folder is removed at the end.
     let scratch = if arguments.dry_run {
-        match Scratch::of(&config).await {
-            Ok(scratch) => Some(scratch),
-            Err(error) => {
-                eprintln!("resyncd: {error} [{}]", error.code());
-                return FAILED;
-            }
-        }
+        Some(Scratch::of(&config).await?)
     } else {
         None
     };
     let used = scratch.as_ref().map_or(&config, Scratch::config);
-    let (engine, store) = match prepare(used).await {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            return FAILED;
-        }
-    };
-    if arguments.dry_run
-        && let Err(status) = release_mirrors(&config, &store).await
-    {
-        return status;
+    let store = Store::open(&used.state_dir)?;
+    let engine = Engine::once(used, Arc::clone(&store), &used.client()?).await?;
+    if arguments.dry_run {
+        release_mirrors(&config, &store).await?;
     }
     let working: Working<'_> = if arguments.dry_run {
         Box::pin(engine.plan())
@@ -96,13 +74,7 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
         Box::pin(engine.catch_up())
     };
     let (status, interrupted) = run(&engine, working, display, &mut signals).await;
-    let mut status = match status {
-        Ok(status) => status,
-        Err(StatusError { code, message, .. }) => {
-            eprintln!("resyncd: {message} [{code}]");
-            return FAILED;
-        }
-    };
+    let mut status = status?;
     // The mirrors of a dry run are not theirs.
     for (source, configured) in status.sources.iter_mut().zip(&config.sources) {
         source.mirror = configured.mirror.display().to_string();
@@ -110,13 +82,7 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
     let mut would = PlannedCounts::default();
     if arguments.dry_run {
         for source in &config.sources {
-            match print_planned(&store, &source.name, arguments.json).await {
-                Ok(counts) => would += counts,
-                Err(error) => {
-                    eprintln!("resyncd: {error} [{}]", error.code());
-                    return FAILED;
-                }
-            }
+            print_planned(&store, &source.name, arguments.json, &mut would).await?;
         }
     }
     let failed = status.sources.iter().any(has_failed);
@@ -127,14 +93,15 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
     };
     if arguments.json {
         for source in &status.sources {
-            print_json(&SyncLine::Source(source));
+            println!("{}", json_line(&SyncLine::Source(source)));
         }
-        print_json(&SyncLine::Summary {
+        let summary = SyncLine::Summary {
             sources: status.sources.len(),
             in_sync,
             interrupted,
             would: arguments.dry_run.then_some(would),
-        });
+        };
+        println!("{}", json_line(&summary));
     } else {
         for source in &status.sources {
             if arguments.dry_run {
@@ -155,18 +122,11 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
             () = signals.wait() => {}
         }
     }
-    if in_sync { OK } else { FAILED }
+    Ok(if in_sync { OK } else { FAILED })
 }
 
 /// A run of the engine.
 type Working<'a> = Pin<Box<dyn Future<Output = Result<Status, StatusError>> + Send + 'a>>;
-
-async fn prepare(config: &Config) -> Result<(Arc<Engine>, Arc<Store>), StartError> {
-    let store = Store::open(&config.state_dir)?;
-    let client = config.client()?;
-    let engine = Engine::once(config, Arc::clone(&store), &client).await?;
-    Ok((engine, store))
-}
 
 /// Shows the progress of a run until it ends; also returns whether it was interrupted.
 async fn run(
@@ -235,13 +195,6 @@ fn print_errors(source: &SourceStatus) {
     let of_sets = source.sets.iter().filter_map(|set| set.error.as_ref());
     for StatusError { code, message, .. } in source.error.iter().chain(of_sets) {
         println!("{name}: {message} [{code}]");
-    }
-}
-
-fn print_json(line: &SyncLine<'_>) {
-    match serde_json::to_string(line) {
-        Ok(json) => println!("{}", visible_json(&json)),
-        Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
     }
 }
 

@@ -2,18 +2,15 @@
 //! are no longer in the configuration.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
-use super::daemon::{RunningListener, StartError, bind_callback};
-use super::daemon_client::{DaemonClient, DaemonError};
-use super::exit_status::{FAILED, FAULTS, OK};
-use super::users::refuse_another_user;
+use super::daemon_client::DaemonError;
+use super::daemon_requests::{daemon_or_state, daemon_status};
+use super::exit_status::{FAILED, OK};
+use super::failure::Failure;
+use super::selection::refuse_unknown;
 use crate::config::Config;
-use crate::engine::{EndingSource, end_subscriptions};
-use crate::http::{RejectionCounters, SharedRedaction};
-use crate::status::{Status, UnsubscribeResult};
-use crate::store::Store;
+use crate::status::UnsubscribeResult;
 
 /// How long the daemon may take to answer: longer than the hubs have to confirm.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -26,63 +23,44 @@ pub(super) struct UnsubscribeArguments {
     sources: Vec<String>,
 }
 
-/// Why the command failed.
-enum UnsubscribeFailure {
-    /// No Source of these names is or was followed.
-    Unknown(Vec<String>),
-    Daemon(DaemonError),
-    Start(StartError),
-    /// It was printed; the exit status.
-    Refused(u8),
-}
-
-/// `environment`: the configuration file, if the environment names it.
 pub(super) async fn unsubscribe(
-    config: Config,
+    config: &Config,
     arguments: &UnsubscribeArguments,
-    environment: Option<&Path>,
-) -> u8 {
+) -> Result<u8, Failure> {
+    // Whatever fails, the daemon that does not answer included.
+    let failed = |failure: Failure| failure.with_status(FAILED);
     let names = &arguments.sources;
-    let ended = match through_daemon(&config, names).await {
-        Err(UnsubscribeFailure::Daemon(DaemonError::Unreachable { .. })) => {
-            match refuse_another_user(&config.state_dir, environment) {
-                Ok(()) => without_daemon(config, names).await,
-                Err(status) => Err(UnsubscribeFailure::Refused(status)),
+    let is_named = |name: &str| names.is_empty() || names.iter().any(|it| it == name);
+    let client = daemon_or_state(config, TIMEOUT, is_named).await;
+    let client = client.map_err(failed)?;
+    let status = daemon_status(&client).await;
+    let former = status.map_err(|error| failed(error.into()))?.unfollowed;
+    let configured = config.sources.iter().map(|source| source.name.clone());
+    let former = former.into_iter().map(|channel| channel.source);
+    let known: BTreeSet<String> = configured.chain(former).collect();
+    let unknown = names.iter().filter(|name| !known.contains(*name));
+    refuse_unknown(unknown, ", and no subscription of one")?;
+    let mut ended: Vec<UnsubscribeResult> = Vec::new();
+    for name in known.iter().filter(|name| is_named(name)) {
+        match client.post(&format!("/sources/{name}/unsubscribe")).await {
+            Ok(body) => {
+                let results: Result<Vec<_>, _> = client.parse(&body);
+                ended.extend(results.map_err(|error| failed(error.into()))?);
             }
+            // It was a former one, and has ended meanwhile.
+            Err(DaemonError::Rejected { status: 404, .. }) => {}
+            Err(error) => return Err(failed(error.into())),
         }
-        ended => ended,
-    };
-    let ended = match ended {
-        Ok(ended) => ended,
-        Err(UnsubscribeFailure::Unknown(unknown)) => {
-            for name in unknown {
-                eprintln!(
-                    "resyncd: no Source {name:?} in the configuration, and no subscription of one [unknown-source]"
-                );
-            }
-            return FAULTS;
-        }
-        Err(UnsubscribeFailure::Daemon(error)) => {
-            eprintln!("resyncd: {error}");
-            return FAILED;
-        }
-        Err(UnsubscribeFailure::Refused(status)) => return status,
-        Err(UnsubscribeFailure::Start(error)) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            return FAILED;
-        }
-    };
+    }
+    client.end().await;
     for result in &ended {
         println!("{}", line_of(result));
     }
     if ended.is_empty() {
         println!("no subscriptions");
     }
-    if ended.iter().all(|result| result.confirmed) {
-        OK
-    } else {
-        FAILED
-    }
+    let is_confirmed = ended.iter().all(|result| result.confirmed);
+    Ok(if is_confirmed { OK } else { FAILED })
 }
 
 /// A line about a subscription: where its notifications have come from, or over what, and whether it has ended.
@@ -101,85 +79,6 @@ pub(super) fn line_of(result: &UnsubscribeResult) -> String {
         (hub, _) => format!("{topic} at {hub}"),
     };
     format!("{source}: {place}: {message}")
-}
-
-/// The Sources of those names, or all that are or were followed.
-fn select(
-    config: &Config,
-    former: BTreeSet<String>,
-    names: &[String],
-) -> Result<BTreeSet<String>, UnsubscribeFailure> {
-    let configured = config.sources.iter().map(|source| source.name.clone());
-    let known: BTreeSet<String> = configured.chain(former).collect();
-    let (selected, unknown): (Vec<String>, Vec<String>) =
-        names.iter().cloned().partition(|name| known.contains(name));
-    match (unknown.is_empty(), names.is_empty()) {
-        (false, _) => Err(UnsubscribeFailure::Unknown(unknown)),
-        (true, true) => Ok(known),
-        (true, false) => Ok(selected.into_iter().collect()),
-    }
-}
-
-async fn through_daemon(
-    config: &Config,
-    names: &[String],
-) -> Result<Vec<UnsubscribeResult>, UnsubscribeFailure> {
-    let client = DaemonClient::new(config, TIMEOUT).map_err(UnsubscribeFailure::Daemon)?;
-    let status = client.get("/status").await;
-    let status: Status = parse(&status.map_err(UnsubscribeFailure::Daemon)?)?;
-    let former = status.unfollowed.into_iter().map(|channel| channel.source);
-    let mut results = Vec::new();
-    for name in select(config, former.collect(), names)? {
-        match client.post(&format!("/sources/{name}/unsubscribe")).await {
-            Ok(body) => results.extend(parse::<Vec<UnsubscribeResult>>(&body)?),
-            // It was a former one, and has ended meanwhile.
-            Err(DaemonError::Rejected { status: 404, .. }) => {}
-            Err(error) => return Err(UnsubscribeFailure::Daemon(error)),
-        }
-    }
-    Ok(results)
-}
-
-fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, UnsubscribeFailure> {
-    serde_json::from_str(body).map_err(|error| {
-        UnsubscribeFailure::Daemon(DaemonError::Rejected {
-            status: 200,
-            body: format!("{error} in {body}"),
-        })
-    })
-}
-
-/// Serves the callback meanwhile: the hubs verify the intent to unsubscribe.
-async fn without_daemon(
-    mut config: Config,
-    names: &[String],
-) -> Result<Vec<UnsubscribeResult>, UnsubscribeFailure> {
-    let failed = |error: StartError| UnsubscribeFailure::Start(error);
-    let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
-    let former = store.subscribed_sources().await;
-    let former = former.map_err(|error| failed(error.into()))?;
-    let selected = select(&config, former, names)?;
-    let client = config.client().map_err(|error| failed(error.into()))?;
-    let transports = config.transports(client);
-    let bound = bind_callback(&mut config).await.map_err(failed)?;
-    let (secrets, rejections) = (
-        SharedRedaction::new(&config.redaction()),
-        RejectionCounters::default(),
-    );
-    let listener =
-        RunningListener::start_callback(Some(bound), &config, &store, rejections, secrets);
-    let public_url = config.callback.public_url.as_ref();
-    let mut results = Vec::new();
-    for name in &selected {
-        let configured = config.sources.iter().find(|source| source.name == *name);
-        let source = match configured {
-            Some(source) => EndingSource::of(source, &transports, public_url),
-            None => EndingSource::unfollowed(name, &transports, public_url),
-        };
-        results.extend(end_subscriptions(&store, &source).await);
-    }
-    listener.stop().await;
-    Ok(results)
 }
 
 #[cfg(test)]

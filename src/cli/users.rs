@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::exit_status::FAILED;
+use super::failure::Failure;
 
-/// Refuses to go on as another user than the owner of the state folder, with the command to use instead. `config`: the
-/// configuration file, if it is named by the environment, which `sudo` does not pass on.
-pub(super) fn refuse_another_user(state_dir: &Path, config: Option<&Path>) -> Result<(), u8> {
+/// Refuses to go on as another user than the owner of the state folder, with the command to use instead.
+pub(super) fn refuse_another_user(state_dir: &Path) -> Result<(), Failure> {
     let Ok(found) = fs::metadata(state_dir) else {
         // It is created, with the right owner.
         return Ok(());
@@ -18,14 +18,25 @@ pub(super) fn refuse_another_user(state_dir: &Path, config: Option<&Path>) -> Re
     if owner == own {
         return Ok(());
     }
-    let command = command_as(&name_of(owner), std::env::args_os(), config);
-    eprintln!(
-        "resyncd: {} belongs to {}, and this is {}: files of another user would stop the daemon; use\n  {command}\n[another-user]",
-        state_dir.display(),
-        name_of(owner),
-        name_of(own)
-    );
-    Err(FAILED)
+    let config = config_of_environment();
+    let command = command_as(&name_of(owner), std::env::args_os(), config.as_deref());
+    Err(Failure::new(
+        FAILED,
+        format!(
+            "{} belongs to {}, and this is {}: files of another user would stop the daemon; use\n  {command}\n[another-user]",
+            state_dir.display(),
+            name_of(owner),
+            name_of(own)
+        ),
+    ))
+}
+
+/// The configuration file that the environment names, which `sudo` does not pass on, unless the command line names one.
+fn config_of_environment() -> Option<PathBuf> {
+    let is_typed = |word: String| word.starts_with("-c") || word.starts_with("--config");
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let named = std::env::var_os("RESYNCD_CONFIG").map(PathBuf::from);
+    named.filter(|_| !words.any(is_typed))
 }
 
 /// The user that this process runs as.

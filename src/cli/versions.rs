@@ -2,25 +2,23 @@
 //!
 //! Beside a running daemon, that one does the work: one process writes. Without one, this process does.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use resyncd_core::{ResourceUri, visible_json};
+use resyncd_core::ResourceUri;
 use url::form_urlencoded::byte_serialize;
 
-use super::daemon::StartError;
 use super::daemon_client::{DaemonClient, DaemonError};
-use super::daemon_requests::{client, daemon_status, print_failure};
+use super::daemon_requests::{daemon_or_state, daemon_status};
 use super::exit_status::{FAILED, FAULTS, OK};
-use super::logging::{self, DefaultLevel};
+use super::failure::Failure;
+use super::output::json_line;
 use super::stop_signals::StopSignals;
-use super::users::refuse_another_user;
-use crate::config::Config;
+use crate::config::{Config, Source};
 use crate::engine::Engine;
-use crate::status::{Operations, ResourceVersion, StatusError};
-use crate::store::Store;
+use crate::status::{ResourceVersion, StatusError};
 
+/// How long one request may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause between two looks at what the daemon still has to do.
 const PACE: Duration = Duration::from_millis(500);
 
@@ -40,88 +38,55 @@ pub(super) struct VersionsArguments {
     json: bool,
 }
 
-/// Why there is no list.
-enum VersionsFailure {
-    Daemon(DaemonError),
-    Start(StartError),
-    Status(StatusError),
-}
-
 pub(super) async fn versions(
     mut config: Config,
     arguments: &VersionsArguments,
-    environment: Option<&Path>,
-) -> u8 {
-    let _summaries = logging::start(DefaultLevel::Warn, config.log.format);
+) -> Result<u8, Failure> {
     let Ok(uri) = ResourceUri::parse(&arguments.uri) else {
-        eprintln!(
-            "resyncd: {:?} is not the http or https URI of a resource [bad-uri]",
-            arguments.uri
-        );
-        return FAULTS;
+        let text = "is not the http or https URI of a resource [bad-uri]";
+        return Err(Failure::new(FAULTS, format!("{:?} {text}", arguments.uri)));
     };
-    config.sources.retain(|source| {
-        source.versions.is_some()
-            && arguments
-                .source
-                .as_ref()
-                .is_none_or(|name| *name == source.name)
-    });
+    let is_named = |name: &String| arguments.source.as_ref().is_none_or(|named| named == name);
+    let has_versions = |source: &Source| source.versions.is_some() && is_named(&source.name);
+    config.sources.retain(has_versions);
     if config.sources.is_empty() {
         let of = match &arguments.source {
             Some(name) => format!("no Source {name:?} of the configuration stores versions"),
             None => "no Source of the configuration stores versions".to_owned(),
         };
-        eprintln!("resyncd: {of}: set `versions` to a folder [no-versions]");
-        return FAULTS;
+        let text = format!("{of}: set `versions` to a folder [no-versions]");
+        return Err(Failure::new(FAULTS, text));
     }
-    let listed = match through_daemon(&config, &uri, arguments).await {
-        Err(VersionsFailure::Daemon(error)) if error.is_unreachable() => {
-            match refuse_another_user(&config.state_dir, environment) {
-                Ok(()) => without_daemon(&config, &uri, arguments).await,
-                Err(status) => return status,
-            }
+    let client = daemon_or_state(&config, TIMEOUT, |_| false).await?;
+    let query: String = byte_serialize(uri.as_str().as_bytes()).collect();
+    if arguments.backfill {
+        match client.engine() {
+            Some(engine) => backfill_here(engine, &uri).await?,
+            None => backfill_by_daemon(&client, &config, &query).await?,
         }
-        listed => listed,
+    }
+    let listed = list(&client, &config, &query).await?;
+    print(&listed, arguments.json);
+    let is_missing = |version: &ResourceVersion| {
+        if arguments.backfill {
+            version.state != "stored"
+        } else {
+            version.state == "failed"
+        }
     };
-    match listed {
-        Ok(listed) => {
-            print(&listed, arguments.json);
-            let is_missing = |version: &ResourceVersion| {
-                if arguments.backfill {
-                    version.state != "stored"
-                } else {
-                    version.state == "failed"
-                }
-            };
-            if listed.iter().any(is_missing) {
-                FAILED
-            } else {
-                OK
-            }
-        }
-        Err(VersionsFailure::Daemon(error)) => print_failure(&error),
-        Err(VersionsFailure::Start(error)) => {
-            eprintln!("resyncd: {error} [{}]", error.code());
-            FAILED
-        }
-        Err(VersionsFailure::Status(StatusError { code, message, .. })) => {
-            eprintln!("resyncd: {message} [{code}]");
-            FAILED
-        }
-    }
+    Ok(if listed.iter().any(is_missing) {
+        FAILED
+    } else {
+        OK
+    })
 }
 
-async fn through_daemon(
+/// Has the daemon read the TimeMap and store the versions that it names.
+async fn backfill_by_daemon(
+    client: &DaemonClient,
     config: &Config,
-    uri: &ResourceUri,
-    arguments: &VersionsArguments,
-) -> Result<Vec<ResourceVersion>, VersionsFailure> {
-    let client = client(config).map_err(VersionsFailure::Daemon)?;
-    let query: String = byte_serialize(uri.as_str().as_bytes()).collect();
-    if !arguments.backfill {
-        return list(&client, config, &query).await;
-    }
+    query: &str,
+) -> Result<(), DaemonError> {
     let mut last = None;
     let mut is_requested = false;
     for source in &config.sources {
@@ -130,32 +95,44 @@ async fn through_daemon(
             Ok(_) => is_requested = true,
             // Another Source may have it.
             Err(error @ DaemonError::Rejected { status: 404, .. }) => last = Some(error),
-            Err(error) => return Err(VersionsFailure::Daemon(error)),
+            Err(error) => return Err(error),
         }
     }
     if let Some(error) = last.filter(|_| !is_requested) {
-        return Err(VersionsFailure::Daemon(error));
+        return Err(error);
     }
-    loop {
-        let listed = list(&client, config, &query).await?;
-        // What is tried again later is left to the daemon, and so is what waits for its resource.
-        let is_due = |version: &ResourceVersion| {
-            let is_ready = version.next_try_at.is_some();
-            version.state == "pending" && version.error.is_none() && is_ready
-        };
-        // Nothing is stored while the folder can't be used.
-        if !listed.iter().any(is_due) || is_unusable(&client, config).await? {
-            return Ok(listed);
-        }
+    // What is tried again later is left to the daemon, and so is what waits for its resource.
+    let is_due = |version: &ResourceVersion| {
+        let is_ready = version.next_try_at.is_some();
+        version.state == "pending" && version.error.is_none() && is_ready
+    };
+    // Nothing is stored while the folder can't be used.
+    while list(client, config, query).await?.iter().any(is_due)
+        && !is_unusable(client, config).await?
+    {
         tokio::time::sleep(PACE).await;
+    }
+    Ok(())
+}
+
+/// Reads the TimeMap and stores the versions that it names.
+async fn backfill_here(engine: &Engine, uri: &ResourceUri) -> Result<(), StatusError> {
+    let mut working = std::pin::pin!(engine.backfill_versions(uri));
+    match StopSignals::listen() {
+        Ok(mut signals) => tokio::select! {
+            done = &mut working => done,
+            () = signals.wait() => {
+                engine.interrupt();
+                working.await
+            }
+        },
+        Err(_) => working.await,
     }
 }
 
 /// Whether a folder of versions can't be used; the status and the log state why.
-async fn is_unusable(client: &DaemonClient, config: &Config) -> Result<bool, VersionsFailure> {
-    let status = daemon_status(client)
-        .await
-        .map_err(VersionsFailure::Daemon)?;
+async fn is_unusable(client: &DaemonClient, config: &Config) -> Result<bool, DaemonError> {
+    let status = daemon_status(client).await?;
     let is_asked = |name: &str| config.sources.iter().any(|source| source.name == name);
     let mut sources = status.sources.iter().filter(|it| is_asked(&it.name));
     Ok(sources.any(|it| it.attention.iter().any(|it| it.code == "versions-unusable")))
@@ -165,53 +142,22 @@ async fn list(
     client: &DaemonClient,
     config: &Config,
     query: &str,
-) -> Result<Vec<ResourceVersion>, VersionsFailure> {
+) -> Result<Vec<ResourceVersion>, DaemonError> {
     let mut listed = Vec::new();
     for source in &config.sources {
         let path = format!("/versions?uri={query}&source={}", source.name);
-        let body = client.get(&path).await.map_err(VersionsFailure::Daemon)?;
+        let body = client.get(&path).await?;
         for line in body.lines() {
-            let row = serde_json::from_str(line);
-            listed.push(row.map_err(|_| VersionsFailure::Daemon(client.not_resyncd()))?);
+            listed.push(client.parse(line)?);
         }
     }
     Ok(listed)
 }
 
-async fn without_daemon(
-    config: &Config,
-    uri: &ResourceUri,
-    arguments: &VersionsArguments,
-) -> Result<Vec<ResourceVersion>, VersionsFailure> {
-    let prepared = async {
-        let store = Store::open(&config.state_dir)?;
-        let client = config.client()?;
-        Ok::<_, StartError>(Engine::once(config, Arc::clone(&store), &client).await?)
-    };
-    let engine = prepared.await.map_err(VersionsFailure::Start)?;
-    if arguments.backfill {
-        let working = engine.backfill_versions(uri);
-        let mut working = std::pin::pin!(working);
-        let done = match StopSignals::listen() {
-            Ok(mut signals) => tokio::select! {
-                done = &mut working => done,
-                () = signals.wait() => {
-                    engine.interrupt();
-                    working.await
-                }
-            },
-            Err(_) => working.await,
-        };
-        done.map_err(VersionsFailure::Status)?;
-    }
-    let listed = engine.versions(None, uri).await;
-    Ok(listed.map_err(VersionsFailure::Status)?.unwrap_or_default())
-}
-
 fn print(listed: &[ResourceVersion], json: bool) {
     for version in listed {
         if json {
-            println!("{}", visible_json(&serde_json::json!(version).to_string()))
+            println!("{}", json_line(version))
         } else {
             println!("{}", described(version))
         }

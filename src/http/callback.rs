@@ -19,13 +19,11 @@ use super::delivery_body::{DeliveryBody, read_body};
 use super::delivery_budget::DeliveryBudget;
 use super::delivery_rate::DeliveryRate;
 use super::known_callbacks::KnownCallbacks;
-use super::log_throttle::LogThrottle;
-use super::rejection_counters::RejectionCounters;
+use super::rejection_counters::{REJECTED, RejectionCounters};
 use crate::clock;
 use crate::random::spread;
 use crate::store::{
-    CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store,
-    StoreError,
+    CallbackSlot, ChannelRecord, DeliveryFaultKind, Receipt, Recipient, Store, StoreError,
 };
 
 /// How often a delivery is verified if its channel changes meanwhile.
@@ -59,7 +57,6 @@ pub struct Callback {
     budget: DeliveryBudget,
     rate: DeliveryRate,
     known: KnownCallbacks,
-    throttle: LogThrottle<(ChannelId, &'static str)>,
     rejections: RejectionCounters,
 }
 
@@ -105,7 +102,6 @@ impl Callback {
             budget: DeliveryBudget::new(longest_delivery),
             rate: DeliveryRate::default(),
             known: KnownCallbacks::default(),
-            throttle: LogThrottle::default(),
             rejections,
         }
     }
@@ -250,14 +246,9 @@ async fn verify(
         )
             .into_response(),
         Ok(false) => {
-            let code = "verification-rejected";
-            if callback
-                .throttle
-                .should_log((channel.id, code), clock::now().mono)
-            {
-                tracing::warn!(code, source = channel.source, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated,
-                    mode = verification.mode.as_str(), "verification of intent rejected: it is not for a pending request");
-            }
+            tracing::warn!(target: REJECTED, code = "verification-rejected", source = channel.source, topic = %channel.subscribed_topic,
+                hub = channel.hub_name(), stated, mode = verification.mode.as_str(),
+                "verification of intent rejected: it is not for a pending request");
             StatusCode::NOT_FOUND.into_response()
         }
         Err(error) => database_failed(&error),
@@ -457,12 +448,7 @@ async fn reject_with(
     code: &'static str,
     fault: Option<DeliveryFaultKind>,
 ) {
-    if callback
-        .throttle
-        .should_log((channel.id, code), clock::now().mono)
-    {
-        tracing::warn!(code, source = channel.source, topic = %channel.topic, "delivery rejected");
-    }
+    tracing::warn!(target: REJECTED, code, source = channel.source, topic = %channel.topic, "delivery rejected");
     let now = clock::now().wall;
     if let Err(error) = callback.store.count_rejected(channel.id, now, fault).await {
         callback.store.report_missed_notification(channel);
@@ -495,7 +481,7 @@ mod tests {
     use websub::SignatureMethod;
 
     use super::*;
-    use crate::store::{CallbackKeys, SetId, Wake};
+    use crate::store::{CallbackKeys, ChannelId, SetId, Wake};
 
     struct DeliveryTest {
         _folder: tempfile::TempDir,

@@ -3,8 +3,7 @@
 //! one that needs that moment. Addresses are not compared: behind a reverse proxy all peers have one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -13,10 +12,12 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+
+/// How long a connection waits before a slot is looked for again.
+const PAUSE: Duration = Duration::from_millis(30);
 
 /// The connection slots of one listener.
 #[derive(Clone)]
@@ -25,7 +26,6 @@ pub(super) struct ConnectionSlots {
     /// How long a new connection is not closed for another one.
     grace: Duration,
     open: Arc<Mutex<OpenConnections>>,
-    freed: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -37,20 +37,17 @@ struct OpenConnections {
 
 struct OpenConnection {
     since: Instant,
-    requests: RequestCount,
+    /// Each request in progress holds it: head received, response not sent completely.
+    requests: Arc<()>,
     close: CancellationToken,
 }
-
-/// The requests in progress on one connection: head received, response not sent completely.
-#[derive(Clone, Default)]
-pub(super) struct RequestCount(Arc<AtomicUsize>);
 
 /// The slot of one connection; dropping it frees the slot.
 pub(super) struct ConnectionSlot {
     number: u64,
     slots: ConnectionSlots,
-    /// The connection's requests in progress.
-    pub(super) requests: RequestCount,
+    /// What the connection's requests in progress hold.
+    pub(super) requests: Weak<()>,
     /// Cancelled when the connection has to close.
     pub(super) close: CancellationToken,
 }
@@ -61,7 +58,6 @@ impl ConnectionSlots {
             most,
             grace,
             open: Arc::default(),
-            freed: Arc::default(),
         }
     }
 
@@ -69,17 +65,10 @@ impl ConnectionSlots {
     /// becomes idle, ends, or is old enough.
     pub(super) async fn acquire(&self) -> ConnectionSlot {
         loop {
-            let freed = self.freed.notified();
             if let Some(slot) = self.try_acquire(clock::now().mono) {
                 return slot;
             }
-            // Without a grace nothing changes with time.
-            let pause = if self.grace.is_zero() {
-                Duration::MAX
-            } else {
-                self.grace / 8
-            };
-            let _ = tokio::time::timeout(pause, freed).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -94,7 +83,7 @@ impl ConnectionSlots {
             now.saturating_duration_since(connection.since) >= self.grace
         };
         let mut old = open.by_number.iter().take_while(|(_, it)| is_old(it));
-        let idle = old.find(|(_, it)| it.requests.0.load(Ordering::Acquire) == 0);
+        let idle = old.find(|(_, it)| Arc::strong_count(&it.requests) == 1);
         let number = idle.map(|(&number, _)| number);
         let closed = number.and_then(|number| open.by_number.remove(&number));
         if let Some(connection) = &closed {
@@ -108,63 +97,45 @@ impl ConnectionSlots {
         if open.by_number.len() >= self.most && !self.close_one(&mut open, now) {
             return None;
         }
-        let (requests, close) = (RequestCount::default(), CancellationToken::new());
+        let (requests, close) = (Arc::new(()), CancellationToken::new());
         let number = open.next;
         open.next += 1;
-        let connection = OpenConnection {
-            since: now,
-            requests: requests.clone(),
-            close: close.clone(),
-        };
-        open.by_number.insert(number, connection);
-        Some(ConnectionSlot {
+        let slot = ConnectionSlot {
             number,
             slots: self.clone(),
+            requests: Arc::downgrade(&requests),
+            close: close.clone(),
+        };
+        let connection = OpenConnection {
+            since: now,
             requests,
             close,
-        })
+        };
+        open.by_number.insert(number, connection);
+        Some(slot)
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.slots.open.lock().by_number.remove(&self.number);
-        self.slots.freed.notify_one();
     }
 }
 
-/// Middleware: counts a request from its head to the last byte of its response.
-pub(super) async fn count_request(
-    State((requests, slots)): State<(RequestCount, ConnectionSlots)>,
+/// Middleware: a request is in progress from its head to the last byte of its response.
+pub(super) async fn note_request(
+    State(requests): State<Weak<()>>,
     request: Request,
     next: Next,
 ) -> Response {
-    requests.0.fetch_add(1, Ordering::AcqRel);
-    let guard = RequestGuard {
-        requests,
-        freed: slots.freed,
-    };
-    // The request is in progress until the body is sent or dropped, and so is what its errors are mapped by.
+    // Held until the body is sent or dropped, and so is what its errors are mapped by.
+    let held = requests.upgrade();
     let in_progress = move |error| {
-        let _held = &guard;
+        let _held = &held;
         error
     };
     let response = next.run(request).await;
     response.map(|body| Body::new(body.map_err(in_progress)))
-}
-
-/// A request in progress; dropping it ends the count.
-struct RequestGuard {
-    requests: RequestCount,
-    freed: Arc<Notify>,
-}
-
-impl Drop for RequestGuard {
-    fn drop(&mut self) {
-        self.requests.0.fetch_sub(1, Ordering::AcqRel);
-        // Its connection may be idle now.
-        self.freed.notify_one();
-    }
 }
 
 #[cfg(test)]
@@ -214,7 +185,7 @@ mod tests {
     async fn idle_connections_are_closed_for_new_ones_and_busy_ones_are_not() {
         let slots = ConnectionSlots::new(2, Duration::ZERO);
         let (first, second) = (slots.acquire().await, slots.acquire().await);
-        first.requests.0.fetch_add(1, Ordering::AcqRel);
+        let _request = first.requests.upgrade();
         let third = slots.acquire().await;
         assert!(!first.close.is_cancelled(), "its request is in progress");
         assert!(second.close.is_cancelled(), "it is idle");
@@ -231,21 +202,18 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn next_connection_waits_while_all_are_busy() {
         let slots = ConnectionSlots::new(1, Duration::ZERO);
         let first = slots.acquire().await;
-        first.requests.0.fetch_add(1, Ordering::AcqRel);
+        let request = first.requests.upgrade();
         let waiting = tokio::spawn({
             let slots = slots.clone();
             async move { slots.acquire().await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        drop(RequestGuard {
-            requests: first.requests.clone(),
-            freed: Arc::clone(&slots.freed),
-        });
+        drop(request);
         let next = waiting.await.unwrap();
         assert!(first.close.is_cancelled());
         assert!(!next.close.is_cancelled());

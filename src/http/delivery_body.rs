@@ -13,8 +13,10 @@ use crate::store::ChannelId;
 
 /// How long a hub may take to send the body of a delivery.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The bytes of a delivery are collected in buffers of this size. One that needs no more reserves no room.
-const SEGMENT: usize = 32 << 10;
+/// A delivery of so many bytes at most reserves no room.
+const SHORT: usize = 32 << 10;
+/// How much is allocated at once, whatever the greatest length is: the buffer of more grows as it is received.
+const MOST_ALLOCATED: u64 = 64 << 20;
 /// How much of a delivery that is too large is read, as a multiple of the longest allowed one.
 const MAX_DISCARDED: u64 = 4;
 
@@ -39,19 +41,20 @@ pub(super) async fn read_body(
         body,
         longest,
         received: 0,
-        segments: Vec::new(),
-        first: stated.map_or(SEGMENT, |stated| usize::try_from(stated).unwrap_or(SEGMENT)),
+        bytes: Vec::new(),
     };
     let mut time_left = BODY_TIMEOUT;
-    if stated.unwrap_or(u64::MAX).min(longest) <= SEGMENT as u64 {
+    if stated.unwrap_or(u64::MAX).min(longest) <= SHORT as u64 {
         let _short = begin(DeliveryLength::Short)?;
+        reading.allocate(stated);
         reading.read_in(time_left, u64::MAX).await?;
         return Ok(reading.finish(None));
     }
     if stated.is_none() {
         let _short = begin(DeliveryLength::Short)?;
         let begun = clock::now().mono;
-        if reading.read_in(time_left, SEGMENT as u64).await? {
+        reading.allocate(Some(SHORT as u64));
+        if reading.read_in(time_left, SHORT as u64).await? {
             return Ok(reading.finish(None));
         }
         time_left = time_left.saturating_sub(clock::now().mono.saturating_duration_since(begun));
@@ -59,6 +62,7 @@ pub(super) async fn read_body(
     let _long = begin(DeliveryLength::Long)?;
     let reserving = budget.reserve(channel, stated.unwrap_or(longest));
     let reservation = reserving.await.ok_or(too_many)?;
+    reading.allocate(stated);
     reading.read_in(time_left, u64::MAX).await?;
     Ok(reading.finish(Some(reservation)))
 }
@@ -67,12 +71,19 @@ struct BodyReader {
     body: Body,
     longest: u64,
     received: u64,
-    segments: Vec<Vec<u8>>,
-    /// The size of the first segment.
-    first: usize,
+    bytes: Vec<u8>,
 }
 
 impl BodyReader {
+    /// Allocates what so many bytes need, or the greatest length: a buffer that grows leaves as much behind as it has. What is not written
+    /// to takes no memory.
+    fn allocate(&mut self, length: Option<u64>) {
+        let length = length.unwrap_or(u64::MAX).min(self.longest);
+        let length = length.min(MOST_ALLOCATED) as usize;
+        let rest = length.saturating_sub(self.bytes.len());
+        self.bytes.reserve_exact(rest);
+    }
+
     /// Reads until more than `most` bytes were received; returns whether the end was reached.
     async fn read_in(
         &mut self,
@@ -97,10 +108,10 @@ impl BodyReader {
             };
             self.received = self.received.saturating_add(data.len() as u64);
             if self.received <= self.longest {
-                self.append(&data);
+                self.bytes.extend_from_slice(&data);
                 continue;
             }
-            self.segments = Vec::new();
+            self.bytes = Vec::new();
             if self.received > self.longest.saturating_mul(MAX_DISCARDED) {
                 return Ok(true);
             }
@@ -108,38 +119,10 @@ impl BodyReader {
         Ok(false)
     }
 
-    /// Appends to the last segment, and to new ones. A single buffer would have to grow: what it has left behind at each step is as
-    /// much again as the delivery.
-    fn append(&mut self, mut data: &[u8]) {
-        while !data.is_empty() {
-            let room = self
-                .segments
-                .last()
-                .map_or(0, |last| last.capacity() - last.len());
-            if room == 0 {
-                let size = if self.segments.is_empty() {
-                    self.first.clamp(1, SEGMENT)
-                } else {
-                    SEGMENT
-                };
-                self.segments.push(Vec::with_capacity(size));
-                continue;
-            }
-            let (fitting, rest) = data.split_at(room.min(data.len()));
-            if let Some(last) = self.segments.last_mut() {
-                last.extend_from_slice(fitting);
-            }
-            data = rest;
-        }
-    }
-
     fn finish(mut self, reservation: Option<Reservation>) -> DeliveryBody {
-        let bytes = match self.segments.len() {
-            1 => self.segments.pop().unwrap_or_default(),
-            _ => self.segments.concat(),
-        };
+        self.bytes.shrink_to_fit();
         DeliveryBody {
-            bytes: bytes.into(),
+            bytes: self.bytes.into(),
             _reservation: reservation,
         }
     }
@@ -175,8 +158,8 @@ mod tests {
         for (length, with_room, without) in [
             (0, Ok(0), Ok(0)),
             (1, Ok(1), Ok(1)),
-            (SEGMENT, Ok(SEGMENT), Ok(SEGMENT)),
-            (SEGMENT + 1000, Ok(SEGMENT + 1000), too_many),
+            (SHORT, Ok(SHORT), Ok(SHORT)),
+            (SHORT + 1000, Ok(SHORT + 1000), too_many),
             (100 << 10, Ok(100 << 10), too_many),
             ((100 << 10) + 1, too_large, too_many),
             (1 << 20, too_large, too_many),
@@ -205,7 +188,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn delivery_that_stalls_is_too_slow() {
         let budget = DeliveryBudget::new(LONGEST);
-        for begin in [1, SEGMENT, SEGMENT + 1000] {
+        for begin in [1, SHORT, SHORT + 1000] {
             let begin = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b'x'; begin]))]);
             let body = Body::from_stream(begin.chain(stream::pending()));
             let read = read_body(body, LONGEST, &budget, CHANNEL).await;

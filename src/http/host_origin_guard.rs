@@ -17,10 +17,8 @@ use axum::response::Response;
 use resyncd_fetch::is_localhost;
 
 use super::error_response::error_response;
-use super::log_throttle::LogThrottle;
 use super::page::is_page;
-use super::rejection_counters::RejectionCounters;
-use crate::clock;
+use super::rejection_counters::{REJECTED, RejectionCounters};
 
 /// Where the page that sends a request comes from, as browsers state it (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -34,7 +32,6 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 pub(super) struct HostOriginGuard {
     /// Besides IP addresses and `localhost`: lower case, without a port.
     names: Arc<[String]>,
-    throttle: LogThrottle<&'static str>,
     rejections: RejectionCounters,
 }
 
@@ -43,7 +40,6 @@ impl HostOriginGuard {
     pub(super) fn new(names: &[String], rejections: RejectionCounters) -> Self {
         Self {
             names: names.iter().map(|name| host_of(name)).collect(),
-            throttle: LogThrottle::default(),
             rejections,
         }
     }
@@ -115,9 +111,7 @@ pub(super) async fn reject_foreign_pages(
         None => next.run(request).await,
         Some((code, message)) => {
             guard.rejections.count(code);
-            if guard.throttle.should_log(code, clock::now().mono) {
-                tracing::warn!(code, message, "status request rejected");
-            }
+            tracing::warn!(target: REJECTED, code, message, "status request rejected");
             error_response(StatusCode::FORBIDDEN, code, &message)
         }
     }

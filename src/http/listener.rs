@@ -11,7 +11,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::connection_slots::{ConnectionSlots, count_request};
+use super::connection_slots::{ConnectionSlots, note_request};
 use super::rejection_counters::RejectionCounters;
 
 /// How long a peer may take to send the head of a request.
@@ -85,8 +85,8 @@ pub async fn serve(
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT);
-        let counting = from_fn_with_state((slot.requests.clone(), slots.clone()), count_request);
-        let service = TowerToHyperService::new(router.clone().layer(counting));
+        let noting = from_fn_with_state(slot.requests.clone(), note_request);
+        let service = TowerToHyperService::new(router.clone().layer(noting));
         let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
         let rejections = rejections.clone();
         tokio::spawn(async move {

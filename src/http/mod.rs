@@ -4,7 +4,6 @@
 //! |---|---|
 //! | | **both listeners** |
 //! | `listener`, `connection_slots` | the accept loop; how many connections, and which one is closed when there are too many |
-//! | `log_throttle` | how often the same rejection is logged |
 //! | `rejection_counters` | rejected requests that belong to no Source and no channel |
 //! | | **callback listener** |
 //! | `callback` | verifications, denials and deliveries |
@@ -36,7 +35,6 @@ mod feed;
 mod host_origin_guard;
 mod known_callbacks;
 mod listener;
-mod log_throttle;
 mod operator;
 mod page;
 mod query;
@@ -46,4 +44,4 @@ mod resource_line;
 pub use callback::{Callback, SharedRedaction, callback_router};
 pub use listener::{BoundListener, bind, serve};
 pub use operator::operator_router;
-pub use rejection_counters::{PROBE, RejectionCounters};
+pub use rejection_counters::{PROBE, REJECTED, RejectionCounters};

@@ -9,7 +9,8 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
+use futures_util::future::BoxFuture;
 use resyncd_core::ResourceUri;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -68,16 +69,28 @@ pub fn operator_router(
         .route("/held", get(held))
         .route("/callback-probe", get(callback_probe))
         .route("/sources/{name}/poll", post(poll))
-        .route("/sources/{name}/approve", post(approve))
-        .route("/sources/{name}/reject", post(reject))
-        .route("/sources/{name}/undo-reject", post(undo_reject))
-        .route("/sources/{name}/retry", post(retry))
+        .route(
+            "/sources/{name}/approve",
+            counted("approved", |all, name, seen| all.approve(name, seen)),
+        )
+        .route(
+            "/sources/{name}/reject",
+            counted("rejected", |all, name, seen| all.reject(name, seen.through)),
+        )
+        .route(
+            "/sources/{name}/undo-reject",
+            counted("held", |all, name, _| all.undo_reject(name)),
+        )
+        .route(
+            "/sources/{name}/retry",
+            counted("retried", |all, name, _| all.retry(name)),
+        )
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
         .route("/sources/{name}/backfill", post(backfill))
         .route("/sources/{name}/forget", post(forget))
         .route(
             "/sources/{name}/forget-former-sets",
-            post(forget_former_sets),
+            counted("deletions", |all, name, _| all.forget_former_sets(name)),
         )
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
@@ -389,63 +402,32 @@ struct SeenQuery {
     through: Option<u64>,
 }
 
-async fn approve(
-    State(state): State<OperatorState>,
-    Path(name): Path<String>,
-    Query(query): Query<SeenQuery>,
-    caller: Caller,
-) -> Response {
-    let seen = SeenDeletions {
-        held: query.held,
-        through: query.through,
+/// An operation on changes of a Source, and on how many. A person may have seen some of the deletions that it is for.
+type CountedOperation =
+    for<'a> fn(&'a dyn Operations, &str, SeenDeletions) -> BoxFuture<'a, OperationCount>;
+
+/// `None`: there is no such Source.
+type OperationCount = Result<Option<u64>, StatusError>;
+
+/// The route of an operation: 202 with the number, as `what`; to a form, the way back to its page.
+fn counted(what: &'static str, operation: CountedOperation) -> MethodRouter<OperatorState> {
+    let answer = async move |State(state): State<OperatorState>,
+                             Path(name): Path<String>,
+                             Query(query): Query<SeenQuery>,
+                             caller: Caller| {
+        let SeenQuery { held, through } = query;
+        let seen = SeenDeletions { held, through };
+        let count = operation(&*state.operations, &name, seen).await;
+        if let Some(answer) = caller.answer(what, &name, &count) {
+            return answer;
+        }
+        match count {
+            Ok(Some(count)) => (StatusCode::ACCEPTED, Json(json!({ what: count }))).into_response(),
+            Ok(None) => unknown_source(&name),
+            Err(status_error) => operation_failed(&status_error),
+        }
     };
-    let approved = state.operations.approve(&name, seen).await;
-    accepted("approved", &name, caller, approved)
-}
-
-async fn reject(
-    State(state): State<OperatorState>,
-    Path(name): Path<String>,
-    Query(query): Query<SeenQuery>,
-    caller: Caller,
-) -> Response {
-    let rejected = state.operations.reject(&name, query.through).await;
-    accepted("rejected", &name, caller, rejected)
-}
-
-async fn undo_reject(
-    State(state): State<OperatorState>,
-    Path(name): Path<String>,
-    caller: Caller,
-) -> Response {
-    let held = state.operations.undo_reject(&name).await;
-    accepted("held", &name, caller, held)
-}
-
-async fn retry(
-    State(state): State<OperatorState>,
-    Path(name): Path<String>,
-    caller: Caller,
-) -> Response {
-    let retried = state.operations.retry(&name).await;
-    accepted("retried", &name, caller, retried)
-}
-
-/// 202 with how many changes of a Source an operation was for, if there is such a Source; to a form, the way back to its page.
-fn accepted(
-    what: &str,
-    name: &str,
-    caller: Caller,
-    count: Result<Option<u64>, StatusError>,
-) -> Response {
-    if let Some(answer) = caller.answer(what, name, &count) {
-        return answer;
-    }
-    match count {
-        Ok(Some(count)) => (StatusCode::ACCEPTED, Json(json!({ what: count }))).into_response(),
-        Ok(None) => unknown_source(name),
-        Err(status_error) => operation_failed(&status_error),
-    }
+    post(answer)
 }
 
 async fn unsubscribe(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
@@ -470,15 +452,6 @@ async fn forget(
         Ok(forgotten) => Json(forgotten).into_response(),
         Err(status_error) => operation_failed(&status_error),
     }
-}
-
-async fn forget_former_sets(
-    State(state): State<OperatorState>,
-    Path(name): Path<String>,
-    caller: Caller,
-) -> Response {
-    let deletions = state.operations.forget_former_sets(&name).await;
-    accepted("deletions", &name, caller, deletions)
 }
 
 fn unknown_source(name: &str) -> Response {

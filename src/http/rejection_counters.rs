@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+/// The target of the events of rejected requests: each kind is logged once a minute, because anybody can send them, and all are counted.
+pub const REJECTED: &str = "resyncd::http::rejected";
 /// The beginning of a token that no callback has: a request for it finds out where the public URL leads.
 pub const PROBE: &str = "probe-";
 /// How many probes are remembered, and how long their tokens may be, in bytes.

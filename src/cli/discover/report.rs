@@ -16,7 +16,7 @@ use crate::clock;
 use crate::config::{CallbackProtocols, Config, LackingKey, Source};
 use crate::status::StatusError;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct DiscoveryReport {
     pub(super) url: String,
     pub(super) description: Option<String>,
@@ -161,6 +161,7 @@ impl DiscoveryReport {
             .map(|set| SetReport::of(set, found, summaries, rules))
             .collect();
         Self {
+            url: url.to_string(),
             description: found.description.as_ref().map(Url::to_string),
             implied: found.is_implied(),
             dialect: sets.iter().find_map(|set| set.dialect),
@@ -177,15 +178,16 @@ impl DiscoveryReport {
                 .iter()
                 .map(|replaced| status_error(ReplacedEntry::CODE, replaced))
                 .collect(),
-            ..Self::empty(url)
+            ..Self::default()
         }
     }
 
     /// The report of a failed discovery.
     pub(super) fn failed(url: &Url, code: &str, error: &dyn Display) -> Self {
         Self {
+            url: url.to_string(),
             error: Some(status_error(code, error)),
-            ..Self::empty(url)
+            ..Self::default()
         }
     }
 
@@ -211,24 +213,6 @@ impl DiscoveryReport {
         });
         self.tried = tried.collect();
         self
-    }
-
-    fn empty(url: &Url) -> Self {
-        Self {
-            url: url.to_string(),
-            description: None,
-            implied: false,
-            dialect: None,
-            describedby: Vec::new(),
-            channels: Vec::new(),
-            sets: Vec::new(),
-            failed: Vec::new(),
-            oddities: Vec::new(),
-            tried: Vec::new(),
-            left_out: 0,
-            notices: Vec::new(),
-            error: None,
-        }
     }
 }
 

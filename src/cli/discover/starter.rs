@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use askama::Template;
 use resourcesync::uri::{has_userinfo, parse_uri};
 use resyncd_core::one_line;
 use resyncd_fetch::is_public;
@@ -20,6 +21,29 @@ const MOST_PROTOCOLS: usize = 20;
 /// How much of a text of the Source is shown, in bytes.
 const LONGEST: usize = 300;
 
+#[derive(Template)]
+#[template(path = "starter.toml", escape = "none")]
+struct Starter<'a> {
+    report: &'a DiscoveryReport,
+    url: &'a Url,
+    /// The URL as a string of TOML.
+    url_text: String,
+    name: String,
+    has_callback: bool,
+    needs_account: bool,
+    is_private: bool,
+    /// The Capability Lists, and what their sets offer.
+    sets: Vec<(String, String)>,
+    more: usize,
+    /// The Capability Lists that can't be read, and why.
+    failed: Vec<(String, &'a str)>,
+    /// The Capability Lists as strings of TOML.
+    lists: String,
+    /// The protocols of the interfaces at which callbacks may be registered.
+    protocols: String,
+    has_password: bool,
+}
+
 /// The text of the file. `typed`: the entry point as it was typed, which may have a password.
 pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, StatusError> {
     if let Some(error) = &report.error {
@@ -31,113 +55,37 @@ pub(super) fn of(report: &DiscoveryReport, typed: &Url) -> Result<String, Status
             "nothing of what was found can be read; `resyncd discover` shows what was tried",
         ));
     }
-    let url = parse_uri(&report.url).map_err(|_| failed("the entry point is no URL"))?;
-    let name = name_of(&url);
-    let mut text = format!(
-        "# resyncd: a configuration to begin with for {url}\n\
-         # `resyncd check --environment` finds faults; `resyncd config --effective` shows every other key with its default.\n\n\
-         # The folder of the database, on a local disk.\n\
-         state_dir = \"/var/lib/resyncd\"\n"
-    );
+    let url = &parse_uri(&report.url).map_err(|_| failed("the entry point is no URL"))?;
     let channels = || report.sets.iter().flat_map(|set| &set.channels);
-    if channels().any(AdvertisedChannel::has_callback) {
-        text.push_str(
-            "\n[callback]\n\
-             # The Source has channels: notifications are delivered to this public URL, usually through a reverse proxy to\n\
-             # `listen`. Without it the Source is polled.\n\
-             # public_url = \"https://destination.example.net/resyncd/\"\n\
-             # listen = \"127.0.0.1:8461\"\n",
-        );
-    }
-    if channels().any(AdvertisedChannel::needs_account) {
-        text.push_str(
-            "\n[xmpp]\n\
-             # The Source publishes its changes at a node of a PubSub service, which an account subscribes to. Without it the Source\n\
-             # is polled. The file has the password.\n\
-             # jid = \"resyncd@xmpp.example.net\"\n\
-             # password_file = \"/etc/resyncd/xmpp.password\"\n",
-        );
-    }
-    if is_private(&url) {
-        text.push_str(
-            "\n[http]\n\
-             # The Source is not at a public address.\n\
-             allow_private_addresses = true\n",
-        );
-    }
-    text.push_str(&format!(
-        "\n[[source]]\n\
-         # The label in the status, the metrics and the log.\n\
-         name = {}\n\
-         # Where discovery starts.\n\
-         url = {}\n\
-         # The folder of its resources, and of nothing else.\n\
-         mirror = {}\n\n{}{}",
-        toml_string(&name),
-        toml_string(url.as_str()),
-        toml_string(&format!("/srv/mirror/{name}")),
-        sets(report),
-        callback_protocols(channels())
-    ));
-    if has_userinfo(typed) {
-        text.push_str(&format!(
-            "\n# The file has the user name and the password that were typed, as NAME:PASSWORD.\n\
-             # [source.auth]\n\
-             # basic_file = \"/etc/resyncd/{name}.password\"\n"
-        ));
-    }
-    Ok(text)
-}
-
-/// What the Source offers, and how to choose among its sets.
-fn sets(report: &DiscoveryReport) -> String {
-    let mut text = match (report.implied, report.dialect) {
-        (true, None) => "# It has no ResourceSync documents: its sitemaps are polled.\n".to_owned(),
-        (true, Some(version)) => {
-            format!("# It follows the draft of ResourceSync {version}. What it offers:\n")
-        }
-        (false, _) => "# What it offers:\n".to_owned(),
-    };
-    for set in report.sets.iter().take(MOST_SETS) {
-        let list = one_line(&set.capability_list, LONGEST);
-        text.push_str(&format!("#   {list}\n#     {}\n", offers(set)));
-    }
-    let more = report.sets.len().saturating_sub(MOST_SETS);
-    if more > 0 {
-        text.push_str(&format!("#   and {more} more\n"));
-    }
-    for failed in &report.failed {
-        let list = one_line(&failed.capability_list, LONGEST);
-        text.push_str(&format!(
-            "#   {list} can't be read [{}]\n",
-            failed.error.code
-        ));
-    }
-    let lists = report.sets.iter().take(MOST_SETS);
-    let lists: Vec<String> = lists.map(|set| toml_string(&set.capability_list)).collect();
-    text.push_str(&format!(
-        "# The sets to follow; without this key all of them.\n# sets = [{}]\n",
-        lists.join(", ")
-    ));
-    text
-}
-
-/// The protocols of the interfaces at which callbacks may be registered; empty if there are none.
-fn callback_protocols<'a>(channels: impl Iterator<Item = &'a AdvertisedChannel>) -> String {
-    let protocols = channels.filter_map(AdvertisedChannel::callback_protocol);
+    let sets = || report.sets.iter().take(MOST_SETS);
+    let shown = |list: &str| one_line(list, LONGEST);
+    let unreadable = report.failed.iter();
+    let unreadable = unreadable.map(|set| (shown(&set.capability_list), set.error.code.as_str()));
+    let protocols = channels().filter_map(AdvertisedChannel::callback_protocol);
     // Others are no URI, which the configuration needs, or too long for a line.
     let protocols =
         protocols.filter(|it| it.len() <= LONGEST && it.is_ascii() && parse_uri(it).is_ok());
     let protocols: BTreeSet<String> = protocols.map(toml_string).collect();
-    if protocols.is_empty() {
-        return String::new();
-    }
-    let protocols = protocols.into_iter().take(MOST_PROTOCOLS);
-    let protocols = protocols.collect::<Vec<_>>().join(", ");
-    format!(
-        "\n# It delivers to callbacks that are registered by these protocols: add those that you know. Nothing is sent to others.\n\
-         # callback_protocols = [{protocols}]\n"
-    )
+    let listed = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>().join(", ");
+    let starter = Starter {
+        report,
+        url,
+        url_text: toml_string(url.as_str()),
+        name: name_of(url),
+        has_callback: channels().any(AdvertisedChannel::has_callback),
+        needs_account: channels().any(AdvertisedChannel::needs_account),
+        is_private: is_private(url),
+        sets: sets()
+            .map(|set| (shown(&set.capability_list), offers(set)))
+            .collect(),
+        more: report.sets.len().saturating_sub(MOST_SETS),
+        failed: unreadable.collect(),
+        lists: listed(&mut sets().map(|set| toml_string(&set.capability_list))),
+        protocols: listed(&mut protocols.into_iter().take(MOST_PROTOCOLS)),
+        has_password: has_userinfo(typed),
+    };
+    let text = starter.render();
+    Ok(text.map_err(|error| failed(&error.to_string()))? + "\n")
 }
 
 /// The documents and the channels of a set, on a line.
