@@ -310,8 +310,7 @@ async fn read_text(client: &Client, url: &Url) -> Result<String, FetchError> {
 
 /// Whether an error does not say that there is none (section 2.3.1.4).
 fn is_unreachable(error: &FetchError) -> bool {
-    let is_of_server = matches!(error, FetchError::Status { status, .. } if *status >= 500);
-    is_of_server || error.class() == ErrorClass::Retry
+    error.status().is_some_and(|status| status >= 500) || error.class() == ErrorClass::Retry
 }
 
 fn host_of(url: &Url) -> String {
