@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_ENCODING, COOKIE, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, COOKIE, HeaderName, HeaderValue, LINK, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use resourcesync::media_type::content_coding;
 use resourcesync::uri::{
@@ -31,9 +31,9 @@ use super::robots::RobotsFiles;
 use super::server_trust::ServerTrust;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
-use crate::HttpSettings;
 use crate::credentials::Credentials;
 use crate::observer::{BytesObserver, RequestObserver};
+use crate::{HeaderLink, HttpSettings, parse_link_header};
 
 /// What time it is.
 pub type Clock = fn() -> Now;
@@ -52,9 +52,8 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(5);
 pub struct Client {
     connections: Arc<Connections>,
     /// Those to the origins that get credentials; no other Source uses them. `None`: there are no credentials.
-    own_connections: Option<Arc<OwnConnections>>,
+    own_connections: Option<Arc<Connections>>,
     guard: Guard,
-    timeout: Duration,
     credentials: Arc<Credentials>,
     redaction: Redaction,
     permits: Arc<Permits>,
@@ -77,14 +76,6 @@ pub struct Client {
     jitter: f64,
 }
 
-/// The connections to the origins that get credentials.
-struct OwnConnections {
-    /// To the origins of `[source.auth]`: the certificate of the client is shown on these only.
-    certified: Connections,
-    /// To the others, whose URLs have passwords.
-    uncertified: Connections,
-}
-
 impl Client {
     /// Creates the client, without any request. `clock`: what time it is.
     ///
@@ -93,7 +84,7 @@ impl Client {
     /// # Errors
     /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
     pub fn new(http: &HttpSettings, clock: Clock) -> Result<Self, FetchError> {
-        Self::with_public(http, &[], clock)
+        Self::guarded(http, Guard::new(http), system_lookup(), clock)
     }
 
     /// The same client, which may contact the host of a URL also where it is not public, if that is an IP address or `localhost`: a
@@ -104,9 +95,8 @@ impl Client {
         clock: Clock,
     ) -> Result<Self, FetchError> {
         let guard = Guard {
-            allow_private: http.allow_private_addresses,
-            as_public: Arc::default(),
-            trusted_host: trusted_host_of(url),
+            trusted: trusted_host_of(url).into_iter().collect(),
+            ..Guard::new(http)
         };
         Self::guarded(http, guard, system_lookup(), clock)
     }
@@ -120,7 +110,7 @@ impl Client {
             ..self.connections.http().clone()
         };
         let guard = Guard {
-            trusted_host: url.host_str().map(Arc::from),
+            trusted: url.host_str().map(str::to_owned).into_iter().collect(),
             ..self.guard.clone()
         };
         let trust = self.connections.trust().clone();
@@ -141,9 +131,8 @@ impl Client {
         clock: Clock,
     ) -> Result<Self, FetchError> {
         let guard = Guard {
-            allow_private: http.allow_private_addresses,
             as_public: as_public.into(),
-            trusted_host: None,
+            ..Guard::new(http)
         };
         Self::guarded(http, guard, system_lookup(), clock)
     }
@@ -176,7 +165,6 @@ impl Client {
             connections: Arc::new(connections),
             own_connections: None,
             guard,
-            timeout: http.timeout,
             credentials: Arc::default(),
             redaction: http.proxies.added_to(Redaction::default()),
             permits: Arc::new(Permits::new(
@@ -235,12 +223,7 @@ impl Client {
     pub fn with_credentials(&self, credentials: &Credentials) -> Self {
         let proxies = self.connections.proxies();
         let redaction = proxies.added_to(Redaction::default());
-        let separate = || {
-            Arc::new(OwnConnections {
-                certified: self.connections.separate(credentials.certificate()),
-                uncertified: self.connections.separate(None),
-            })
-        };
+        let separate = || Arc::new(self.connections.separate(credentials.certificate()));
         Self {
             own_connections: (!credentials.is_empty()).then(separate),
             credentials: Arc::new(credentials.clone()),
@@ -342,7 +325,7 @@ impl Client {
 
     /// The time-out from connect to response head, and between two chunks of a body.
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        self.connections.http().timeout
     }
 
     /// How many requests for resources the host of a URL gets at once: it depends on the version of HTTP that the host
@@ -362,6 +345,17 @@ impl Client {
     /// The hosts that were contacted, those that are slowed down or busy first. A bounded number.
     pub fn host_loads(&self) -> Vec<HostLoad> {
         self.permits.loads()
+    }
+
+    /// As [`ask`](Self::ask), for a document or a hub, at any host.
+    pub(super) async fn ask_document(
+        &self,
+        start: &Url,
+        follow: Follow,
+        request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
+    ) -> Result<Answer, FetchError> {
+        self.ask(Pool::Documents, start, follow, |_| Ok(()), request)
+            .await
     }
 
     /// Sends a request and follows redirects until the answer is not a redirect. It may be an error status.
@@ -419,17 +413,26 @@ impl Client {
                     _ if permit.is_for_http2() => HttpVersion::Http2,
                     _ => HttpVersion::Negotiated,
                 };
+                let (is_proxied, is_certified) = (
+                    proxy.is_some(),
+                    is_signed_in && self.credentials.has_auth_for(&url),
+                );
                 let route = Route {
                     version,
-                    is_proxied: proxy.is_some(),
+                    is_proxied,
+                    is_certified,
                 };
+                let own = self
+                    .own_connections
+                    .as_deref()
+                    .filter(|_| is_signed_in && self.credentials.has_any_for(&url));
+                let http = own.unwrap_or(&self.connections).client(route)?;
                 let request = if is_signed_in {
-                    let http = self.connections_to(&url).client(route)?;
                     // reqwest converts the credentials in the URL to a header.
                     let request = request(&http, self.credentials.sign_in(&url));
                     self.with_headers(request, &url)?
                 } else {
-                    request(&self.connections.client(route)?, url.clone())
+                    request(&http, url.clone())
                 };
                 let request = match cookies.header(&url) {
                     Some(cookie) => request.header(COOKIE, cookie),
@@ -493,15 +496,6 @@ impl Client {
         answer.map_err(|error: FetchError| error.redacted(&self.redaction))
     }
 
-    /// The connections for requests to the origin of a URL.
-    fn connections_to(&self, url: &Url) -> &Connections {
-        match &self.own_connections {
-            Some(own) if self.credentials.has_auth_for(url) => &own.certified,
-            Some(own) if self.credentials.has_any_for(url) => &own.uncertified,
-            _ => &self.connections,
-        }
-    }
-
     /// The request with the headers that the origin of its URL gets.
     fn with_headers(
         &self,
@@ -538,7 +532,7 @@ impl Client {
             let request = request.map_err(|error| FetchError::from_transport(&error))?;
             return network.send(request).await;
         }
-        tokio::time::timeout(self.timeout, request.send())
+        tokio::time::timeout(self.timeout(), request.send())
             .await
             .map_err(|_| FetchError::Timeout)?
             .map_err(|error| FetchError::from_transport(&error))
@@ -594,6 +588,13 @@ impl Answer {
     /// The text of a header.
     pub(super) fn header(&self, name: reqwest::header::HeaderName) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// The links of its `Link` headers, in their order.
+    pub(super) fn links(&self) -> impl Iterator<Item = HeaderLink> {
+        let values = self.response.headers().get_all(LINK).iter();
+        let texts = values.filter_map(|value| value.to_str().ok());
+        texts.flat_map(|text| parse_link_header(text, &self.url))
     }
 
     /// The content codings of the body, as [`content_coding`] has them, without secrets; `None` if it is not coded.
@@ -1052,7 +1053,7 @@ mod tests {
             let guard = Guard {
                 allow_private,
                 as_public: Arc::default(),
-                trusted_host: None,
+                trusted: Arc::default(),
             };
             let lookup: NameLookup = Arc::new(|_| {
                 let found = vec![(std::net::Ipv4Addr::LOCALHOST, 0).into()];

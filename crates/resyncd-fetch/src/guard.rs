@@ -14,7 +14,7 @@ use url::{Host, Url};
 
 use super::error::{FetchError, ResolveError};
 use super::third_parties::CountedRequest;
-use crate::{is_localhost, is_private_name};
+use crate::{HttpSettings, is_localhost, is_private_name};
 
 /// Decides whether an address may be contacted.
 #[derive(Clone, Debug)]
@@ -23,20 +23,29 @@ pub(super) struct Guard {
     pub(super) allow_private: bool,
     /// Addresses that count as public; only in tests, as the public internet.
     pub(super) as_public: Arc<[IpAddr]>,
-    /// A host that may be contacted wherever it is, as it is written in URLs.
-    pub(super) trusted_host: Option<Arc<str>>,
+    /// The hosts that may be contacted wherever they are, as they are written in URLs.
+    pub(super) trusted: Arc<[String]>,
 }
 
 /// The host of a URL that a person has typed, if it can only be the one that is meant: a name may resolve to what its owner likes.
-pub(super) fn trusted_host_of(url: &Url) -> Option<Arc<str>> {
+pub(super) fn trusted_host_of(url: &Url) -> Option<String> {
     let is_plain = match url.host()? {
         Host::Domain(name) => is_localhost(name),
         Host::Ipv4(_) | Host::Ipv6(_) => true,
     };
-    url.host_str().filter(|_| is_plain).map(Arc::from)
+    url.host_str().filter(|_| is_plain).map(str::to_owned)
 }
 
 impl Guard {
+    /// The guard that the configuration states.
+    pub(super) fn new(http: &HttpSettings) -> Self {
+        Self {
+            allow_private: http.allow_private_addresses,
+            as_public: Arc::default(),
+            trusted: Arc::default(),
+        }
+    }
+
     /// Checks a URL before its name is resolved.
     ///
     /// # Errors
@@ -80,7 +89,7 @@ impl Guard {
     }
 
     fn trusts(&self, host: &str) -> bool {
-        self.trusted_host.as_deref() == Some(host)
+        self.trusted.iter().any(|trusted| trusted == host)
     }
 
     fn allows(&self, address: IpAddr) -> bool {
@@ -198,13 +207,13 @@ impl Resolve for GuardedResolver {
                 Ok(found) => found,
                 Err(error) => return Err(ResolveError::Lookup(host, error).into()),
             };
-            if !guard.trusts(&host) {
-                allowed.retain(|found| guard.allows(found.ip()));
-            }
+            let is_trusted = guard.trusts(&host);
+            allowed.retain(|found| is_trusted || guard.allows(found.ip()));
             if allowed.is_empty() {
                 return Err(ResolveError::Forbidden(host).into());
             }
-            if let Some(limit) = limit {
+            // Trusted are the Source's own hosts and proxies: what is counted is the host behind the proxy.
+            if let Some(limit) = limit.filter(|_| !is_trusted) {
                 let counted = limit.count_addresses(&mut allowed);
                 counted.map_err(ResolveError::Limited)?;
             }
@@ -229,7 +238,7 @@ mod tests {
         Guard {
             allow_private,
             as_public: Arc::default(),
-            trusted_host: None,
+            trusted: Arc::default(),
         }
     }
 
@@ -356,7 +365,7 @@ mod tests {
             "http://[::1]/",
         ] {
             let trusted = Url::parse(trusted).unwrap();
-            guard.trusted_host = trusted_host_of(&trusted);
+            guard.trusted = trusted_host_of(&trusted).into_iter().collect();
             assert_eq!(guard.check(&trusted), Ok(()), "{trusted}");
             for other in ["http://10.1.2.4/", "http://127.0.0.1/", "http://[::2]/"] {
                 let checked = guard.check(&Url::parse(other).unwrap());
@@ -463,7 +472,7 @@ mod tests {
         };
         let guard = Guard {
             as_public: [IpAddr::V4(PUBLIC)].into(),
-            trusted_host: None,
+            trusted: Arc::default(),
             ..guard(false)
         };
         let client = Client::guarded(&http, guard, lookup, test_site::now).unwrap();

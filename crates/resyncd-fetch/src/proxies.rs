@@ -65,6 +65,14 @@ impl Proxies {
         }
     }
 
+    /// The hosts of the proxies.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.http
+            .iter()
+            .chain(&self.https)
+            .filter_map(Url::host_str)
+    }
+
     /// Whether the configuration file has a password of a proxy, or a token in place of the user name.
     #[must_use]
     pub fn has_password_in_file(&self) -> bool {
@@ -76,13 +84,7 @@ impl Proxies {
     pub fn added_to(&self, redaction: Redaction) -> Redaction {
         let proxies = self.http.iter().chain(&self.https);
         let proxies = proxies.filter(|proxy| has_userinfo(proxy));
-        proxies.fold(redaction, |redaction, proxy| {
-            with_userinfo(
-                redaction,
-                proxy.username(),
-                proxy.password().unwrap_or_default(),
-            )
-        })
+        proxies.fold(redaction, with_userinfo)
     }
 }
 
