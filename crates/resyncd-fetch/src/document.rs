@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT_ENCODING, LINK, TRANSFER_ENCODING};
+use reqwest::header::{ACCEPT_ENCODING, TRANSFER_ENCODING};
 use reqwest::{StatusCode, Version};
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
@@ -15,11 +15,10 @@ use url::Url;
 
 use super::client::{Answer, Client, Follow};
 use super::coding::ContentCoding;
-use super::permits::Pool;
 use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
 use super::{FetchError, SizeLimit};
-use crate::{HeaderLink, parse_link_header};
+use crate::HeaderLink;
 
 /// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;
@@ -186,13 +185,9 @@ impl Client {
     ) -> Result<DocumentAnswer, FetchError> {
         let known = known.filter(|known| !known.is_empty());
         let answer = self
-            .ask(
-                Pool::Documents,
-                uri,
-                Follow::All,
-                |_| Ok(()),
-                |http, url| make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip")),
-            )
+            .ask_document(uri, Follow::All, |http, url| {
+                make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
+            })
             .await?;
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
@@ -219,13 +214,7 @@ impl Client {
             || answer.response.version() >= Version::HTTP_2;
         let validators = validators_of(headers);
         let last_modified = last_modified(headers);
-        let links = headers
-            .get_all(LINK)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| parse_link_header(value, &answer.url))
-            .take(MAX_LINKS)
-            .collect();
+        let links = answer.links().take(MAX_LINKS).collect();
         let url = answer.url.clone();
         // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
         // thread of the program is. Dropping it ends the request.
