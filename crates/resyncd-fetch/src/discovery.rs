@@ -13,13 +13,13 @@ mod error;
 mod result;
 mod search;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 pub use attempt::DiscoveryAttempt;
 pub use error::DiscoveryError;
 pub use result::{Discovery, ReplacedEntry};
 use resyncd_core::Validators;
-use search::{ROBOTS, Search, SearchRecord, StartPoint, WELL_KNOWN};
+use search::{ROBOTS, Search, StartPoint, WELL_KNOWN};
 use url::Url;
 
 use super::capability_list::{DocumentRole, examine};
@@ -37,20 +37,24 @@ const SITEMAPS: [&str; 4] = [
 /// fetched again. They are few.
 #[derive(Debug, Default)]
 pub struct DiscoveryCache {
-    last: SearchRecord,
+    documents: KnownDocuments,
+    /// Everything that the last discovery has requested.
+    attempts: Vec<DiscoveryAttempt>,
 }
+
+type KnownDocuments = HashMap<Url, (DocumentRole, Validators)>;
 
 impl DiscoveryCache {
     /// The error that nothing but sitemaps was found where there has been more, with what was tried.
     #[must_use]
     pub fn nothing_but_sitemaps(&self, entry: &Url) -> DiscoveryError {
-        let tried = attempt::named(&self.last.attempts);
+        let tried = attempt::named(&self.attempts);
         DiscoveryError::nothing_from(entry).having_tried(tried)
     }
 
     /// Everything that the last discovery has requested, whether it succeeded or not; the first 500 requests.
     pub fn attempts(&self) -> &[DiscoveryAttempt] {
-        &self.last.attempts
+        &self.attempts
     }
 }
 
@@ -102,7 +106,7 @@ impl Client {
         starts.insert(first, (StartPoint::Entry, entry.clone()));
         starts.push((StartPoint::Robots, at(ROBOTS)));
 
-        let known = std::mem::take(&mut cache.last.documents);
+        let known = std::mem::take(&mut cache.documents);
         let mut search = Search::new(self, limit, known, followed);
         let found = search_from(&mut search, starts, SITEMAPS.map(at), &entry).await;
         let found = found.map(|(through, mut discovery)| {
@@ -117,7 +121,7 @@ impl Client {
             discovery
         });
         let found = found.map_err(|error| error.having_tried(search.tried()));
-        cache.last = search.into_record(found.is_ok());
+        *cache = search.into_cache(found.is_ok());
         found
     }
 
