@@ -183,11 +183,11 @@ impl RobotsFiles {
 
     async fn request(&self, client: &Client, url: &Url, file: &RobotsFile) -> Arc<RobotsRules> {
         let Ok(url) = robotxt::robots_url(url) else {
-            return Arc::new(RobotsRules::new(Robots::allow_all(), self.clock));
+            return Arc::new(self.allowing_all());
         };
         let read = read_text(&client.without_robots(), &url).await;
         let (source, now) = (&self.source, (self.clock)().mono);
-        let known = match read {
+        let (rules, bytes, age) = match read {
             Ok(text) => {
                 let stated = Robots::parse(text.as_bytes(), &*self.agent);
                 let rules = RobotsRules::new(stated, self.clock);
@@ -196,12 +196,7 @@ impl RobotsFiles {
                     tracing::info!(source, %url, rules = rules.stated.rules().len(), crawl_delay,
                         "robots.txt restricts what is requested; `robots = false` ignores it");
                 }
-                KnownFile {
-                    rules: Arc::new(rules),
-                    bytes: text.len(),
-                    requested_at: now,
-                    until: now + MAX_AGE,
-                }
+                (Arc::new(rules), text.len(), MAX_AGE)
             }
             Err(error) => {
                 let is_unreachable = is_unreachable(&error);
@@ -209,25 +204,24 @@ impl RobotsFiles {
                     tracing::info!(code = error.code(), source, %url, %error,
                         "robots.txt can't be read; following the one that was read last, if any");
                 }
-                let former = file.known.lock().clone().filter(|_| is_unreachable);
-                let (rules, bytes) = match former {
-                    Some(former) => (former.rules, former.bytes),
-                    None => {
-                        let rules = RobotsRules::new(Robots::allow_all(), self.clock);
-                        (Arc::new(rules), 0)
-                    }
-                };
-                KnownFile {
-                    rules,
-                    bytes,
-                    requested_at: now,
-                    until: now + if is_unreachable { PAUSE } else { MAX_AGE },
+                let age = if is_unreachable { PAUSE } else { MAX_AGE };
+                match file.known.lock().clone().filter(|_| is_unreachable) {
+                    Some(former) => (former.rules, former.bytes, age),
+                    None => (Arc::new(self.allowing_all()), 0, age),
                 }
             }
         };
-        let rules = Arc::clone(&known.rules);
-        *file.known.lock() = Some(known);
+        *file.known.lock() = Some(KnownFile {
+            rules: Arc::clone(&rules),
+            bytes,
+            requested_at: now,
+            until: now + age,
+        });
         rules
+    }
+
+    fn allowing_all(&self) -> RobotsRules {
+        RobotsRules::new(Robots::allow_all(), self.clock)
     }
 
     /// Forgets the files that were requested first, while there are too many of them.
