@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use ipnet::Ipv4Net;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
@@ -122,20 +123,17 @@ const PROVIDER_INTERNAL: [Ipv4Addr; 1] = [
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 
-/// The ranges of public addresses that only the machines of one provider reach, with the page that documents each: the
-/// network of an address and the number of its leading bits.
-const PROVIDER_RANGES: [(Ipv4Addr, u32); 2] = [
+/// The ranges of public addresses that only the machines of one provider reach, with the page that documents each.
+const PROVIDER_RANGES: [Ipv4Net; 2] = [
     // Google Cloud: restricted.googleapis.com and private.googleapis.com.
     // https://cloud.google.com/vpc/docs/configure-private-google-access
-    (Ipv4Addr::new(199, 36, 153, 4), 30),
-    (Ipv4Addr::new(199, 36, 153, 8), 30),
+    Ipv4Net::new_assert(Ipv4Addr::new(199, 36, 153, 4), 30),
+    Ipv4Net::new_assert(Ipv4Addr::new(199, 36, 153, 8), 30),
 ];
 
 fn is_of_provider(address: Ipv4Addr) -> bool {
-    let is_in = |&(network, bits): &(Ipv4Addr, u32)| {
-        (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
-    };
-    PROVIDER_INTERNAL.contains(&address) || PROVIDER_RANGES.iter().any(is_in)
+    let mut ranges = PROVIDER_RANGES.iter();
+    PROVIDER_INTERNAL.contains(&address) || ranges.any(|range| range.contains(&address))
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
