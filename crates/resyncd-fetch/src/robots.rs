@@ -19,7 +19,7 @@ use robotxt::{BYTE_LIMIT, Robots};
 use url::Url;
 
 use super::client::Client;
-use super::pace::{Pace, PaceLimits};
+use super::pace::Pace;
 use super::permits::Pool;
 use super::{DocumentAnswer, FetchError};
 use crate::Clock;
@@ -69,21 +69,15 @@ struct KnownFile {
 /// What a robots.txt states for this program.
 pub(super) struct RobotsRules {
     stated: Robots,
-    delay: Option<Duration>,
+    /// That of its `Crawl-delay`.
     pace: Option<Pace>,
 }
 
 impl RobotsRules {
     fn new(stated: Robots, clock: Clock) -> Self {
         let delay = stated.crawl_delay().filter(|delay| !delay.is_zero());
-        let delay = delay.map(|delay| delay.min(LONGEST_DELAY));
-        let limits = |delay: Duration| PaceLimits {
-            requests_per_second: Some(delay.as_secs_f64().recip()),
-            ..PaceLimits::default()
-        };
         Self {
-            pace: delay.map(|delay| Pace::new(&limits(delay), clock)),
-            delay,
+            pace: delay.map(|delay| Pace::new(delay.min(LONGEST_DELAY), None, clock)),
             stated,
         }
     }
@@ -96,7 +90,7 @@ impl RobotsRules {
     }
 
     fn restricts(&self) -> bool {
-        self.delay.is_some() || self.stated.always() != Some(true)
+        self.pace.is_some() || self.stated.always() != Some(true)
     }
 }
 
@@ -150,7 +144,7 @@ impl RobotsFiles {
 
     /// Whether the host of a URL wants a pause between two requests, as far as that is known.
     pub(super) fn has_delay(&self, url: &Url) -> bool {
-        self.are_obeyed() && self.known(url).is_some_and(|rules| rules.delay.is_some())
+        self.are_obeyed() && self.known(url).is_some_and(|rules| rules.pace.is_some())
     }
 
     /// The rules of the host of a URL, requested unless they are known. It is boxed because that is a request like any other.
@@ -192,7 +186,8 @@ impl RobotsFiles {
                 let stated = Robots::parse(text.as_bytes(), &*self.agent);
                 let rules = RobotsRules::new(stated, self.clock);
                 if rules.restricts() {
-                    let crawl_delay = rules.delay.map(|delay| delay.as_secs_f64());
+                    let pace = rules.pace.as_ref();
+                    let crawl_delay = pace.map(|pace| pace.between_requests.as_secs_f64());
                     tracing::info!(source, %url, rules = rules.stated.rules().len(), crawl_delay,
                         "robots.txt restricts what is requested; `robots = false` ignores it");
                 }
@@ -258,7 +253,7 @@ impl Client {
     /// The same client, which obeys robots.txt. All clones share what is known of it. `source`: the name of the Source, for the log.
     #[must_use]
     pub fn with_robots(mut self, source: &str) -> Self {
-        let files = RobotsFiles::new(source, self.user_agent(), self.clock());
+        let files = RobotsFiles::new(source, self.user_agent(), self.clock);
         self.robots = Some(Arc::new(files));
         self
     }
