@@ -7,6 +7,7 @@ use resourcesync::{Capability, Entry, Head, Link, Oddities, Oddity, ReadError, R
 use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, Transport, Validators};
 use url::Url;
 
+use super::error::on_blocking_thread;
 use super::web_page::{links_of_page, sitemaps_of_page};
 use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
 use crate::HeaderLink;
@@ -248,10 +249,9 @@ pub(super) async fn examine(
         DocumentAnswer::Document(document) => {
             let validators = document.validators().clone();
             let of_reading = uri.clone();
-            let reading = tokio::task::spawn_blocking(move || role_of(&of_reading, document));
-            let role = reading.await.unwrap_or_else(|error| {
-                Err(DiscoveryError::fetching(uri, FetchError::of_join(&error)))
-            });
+            let reading = on_blocking_thread(move || role_of(&of_reading, document));
+            let role = reading.await;
+            let role = role.map_err(|error| DiscoveryError::fetching(uri, error))?;
             Ok((role?, validators))
         }
     }

@@ -15,6 +15,7 @@ use url::Url;
 
 use super::client::{Answer, Client, Follow};
 use super::coding::ContentCoding;
+use super::error::on_blocking_thread;
 use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
 use super::{FetchError, SizeLimit};
@@ -99,54 +100,51 @@ impl FetchedDocument {
 
     /// Reads it from the beginning.
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
-        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
-        let is_whole = self.is_whole;
-        let reader = DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })?;
-        Ok(tolerant(reader, is_whole))
+        let bytes = rewound(&mut self.file)?;
+        open(bytes, (&self.url, self.max_uri_bytes), self.is_whole)
     }
 
     /// Whether it is a sitemap in XML: a list of URIs as plain text may be a resource like any other.
     pub(super) fn is_sitemap(&mut self) -> bool {
-        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
-        let Ok(bytes) = self.bytes() else {
-            return false;
-        };
-        DocumentReader::open(bytes, BaseUri { uri, max_bytes }).is_ok()
+        let (uri, max_bytes) = (&self.url, self.max_uri_bytes);
+        let bytes = rewound(&mut self.file);
+        bytes.is_ok_and(|bytes| DocumentReader::open(bytes, BaseUri { uri, max_bytes }).is_ok())
     }
 
     /// As [`reader`](Self::reader), but the reader owns the document, so that it can be stored between two entries.
-    pub fn into_reader(mut self) -> Result<OwnedReader, ReadError> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let bytes: Box<dyn BufRead + Send> =
-            Box::new(BufReader::with_capacity(64 << 10, self.file));
-        let base = BaseUri {
-            uri: &self.url,
-            max_bytes: self.max_uri_bytes,
-        };
-        let reader = DocumentReader::open_sitemap(bytes, base)?;
-        Ok(tolerant(reader, self.is_whole))
+    pub fn into_reader(self) -> Result<OwnedReader, ReadError> {
+        let bytes: Box<dyn BufRead + Send> = Box::new(rewound(self.file)?);
+        open(bytes, (&self.url, self.max_uri_bytes), self.is_whole)
     }
 
     /// Its first bytes as text, if it is not a document. A byte order mark states that they are UTF-16.
     pub(super) fn text(&mut self, most: u64) -> Result<String, FetchError> {
         let mut bytes = Vec::new();
-        self.bytes()?.take(most).read_to_end(&mut bytes)?;
+        rewound(&mut self.file)?
+            .take(most)
+            .read_to_end(&mut bytes)?;
         let (text, _, _) = encoding_rs::UTF_8.decode(&bytes);
         Ok(text.into_owned())
     }
-
-    fn bytes(&mut self) -> io::Result<BufReader<&mut SpooledTempFile>> {
-        self.file.seek(SeekFrom::Start(0))?;
-        Ok(BufReader::with_capacity(64 << 10, &mut self.file))
-    }
 }
 
-/// A reader that tolerates a damaged end where the document came whole.
-fn tolerant<R: BufRead>(reader: DocumentReader<R>, is_whole: bool) -> DocumentReader<R> {
+/// The bytes of a file from the beginning.
+fn rewound<F: Read + Seek>(mut file: F) -> io::Result<BufReader<F>> {
+    file.seek(SeekFrom::Start(0))?;
+    Ok(BufReader::with_capacity(64 << 10, file))
+}
+
+/// A reader. `is_whole`: the document came whole, so that a damaged end is tolerated.
+fn open<R: BufRead>(
+    bytes: R,
+    (uri, max_bytes): (&Url, usize),
+    is_whole: bool,
+) -> Result<DocumentReader<R>, ReadError> {
+    let reader = DocumentReader::open_sitemap(bytes, BaseUri { uri, max_bytes })?;
     if is_whole {
-        reader.tolerating_damaged_end()
+        Ok(reader.tolerating_damaged_end())
     } else {
-        reader
+        Ok(reader)
     }
 }
 
@@ -222,10 +220,9 @@ impl Client {
             AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, page, is_deflated)));
         // The wait for its turn does not count, however slow the Source may be requested.
         let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
-        let spooled = tokio::time::timeout(longest, spooling)
-            .await
-            .map_err(|_| FetchError::Timeout)?
-            .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
+        let spooled = tokio::time::timeout(longest, spooling).await;
+        let spooled = spooled.map_err(|_| FetchError::Timeout)?;
+        let spooled = spooled??;
         Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
             url,
             validators,
@@ -236,7 +233,7 @@ impl Client {
             file: spooled.file,
             redaction: self.redaction().clone(),
             is_whole,
-            max_uri_bytes: self.max_uri_bytes(),
+            max_uri_bytes: self.max_uri_bytes,
         })))
     }
 }
@@ -266,10 +263,10 @@ async fn spool_body(
         if batched >= BATCH {
             let full = std::mem::take(&mut batch);
             batched = 0;
-            spool = run_blocking(move || spool.add(&full).map(|()| spool)).await?;
+            spool = on_blocking_thread(move || spool.add(&full).map(|()| spool)).await??;
         }
     }
-    run_blocking(move || spool.add(&batch).and_then(|()| spool.finish())).await
+    on_blocking_thread(move || spool.add(&batch).and_then(|()| spool.finish())).await?
 }
 
 /// Whether a body that begins so can be a document, compressed or not: XML, or a list of URIs.
@@ -281,14 +278,6 @@ fn may_be_document(first: &[u8]) -> bool {
         Some(b'<' | b'h' | b'H') | None => true,
         Some(_) => first.starts_with(&GZIP_MAGIC),
     }
-}
-
-async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
-) -> Result<T, FetchError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(FetchError::of_join(&error)))
 }
 
 #[cfg(test)]
@@ -401,7 +390,10 @@ mod tests {
         for path in ["/long", "/long.gz"] {
             let mut document = get(&site, path).await.unwrap();
             let mut bytes = Vec::new();
-            document.bytes().unwrap().read_to_end(&mut bytes).unwrap();
+            rewound(&mut document.file)
+                .unwrap()
+                .read_to_end(&mut bytes)
+                .unwrap();
             assert!(bytes == body(3 << 20), "{path}");
         }
         for path in ["/too-long", "/too-long.gz"] {

@@ -8,9 +8,9 @@ use futures_util::{StreamExt, stream};
 use resourcesync::entries::UnstatedParts;
 use resourcesync::{Capability, DocumentSummary, Oddity, ReadError, SourceTime};
 use resyncd_core::{ErrorClass, Offer};
-use tokio::task::JoinError;
 use url::Url;
 
+use super::error::on_blocking_thread;
 use super::{Client, Discovery, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
 use crate::EntryCounts;
 
@@ -132,10 +132,8 @@ impl Client {
         for part in summary.first_entries.clone() {
             match self.get_document(&part, None, limit).await {
                 Ok(DocumentAnswer::Document(mut document)) => {
-                    let reading = tokio::task::spawn_blocking(move || document.is_sitemap());
-                    let is_document = reading
-                        .await
-                        .map_err(|error| (part, FetchError::of_join(&error)))?;
+                    let reading = on_blocking_thread(move || document.is_sitemap());
+                    let is_document = reading.await.map_err(|error| (part, error))?;
                     is_index = Some(is_document);
                     if !is_document {
                         break;
@@ -183,21 +181,19 @@ impl Client {
                 retry_after: None,
             }));
         };
-        let interrupted = |error: JoinError| failed(FetchError::of_join(&error));
         let unreadable = |error| DiscoveryError::reading(uri, error, self.redaction());
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = on_blocking_thread(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;
             let counts = EntryCounts::read(document.reader()?)?;
             Ok((summary, counts, document))
         });
-        let (mut summary, counts, document) =
-            reading.await.map_err(interrupted)?.map_err(unreadable)?;
+        let (mut summary, counts, document) = reading.await.map_err(failed)?.map_err(unreadable)?;
         // In doubt its entries are resources: the document is only described.
         let _ = self.reveal_index(&mut summary, limit).await;
         let mut parts = Vec::new();
         if summary.is_index {
-            let reading = tokio::task::spawn_blocking(move || first_entries(*document));
-            parts = reading.await.map_err(interrupted)?.map_err(unreadable)?;
+            let reading = on_blocking_thread(move || first_entries(*document));
+            parts = reading.await.map_err(failed)?.map_err(unreadable)?;
         }
         if parts.contains(uri) {
             summary.oddities.add(Oddity::IndexRing);

@@ -295,15 +295,6 @@ impl FetchError {
         }
     }
 
-    /// The error of reading an answer on a blocking thread that has returned nothing.
-    pub(super) fn of_join(error: &JoinError) -> Self {
-        if error.is_panic() {
-            Self::Panicked
-        } else {
-            Self::Io(error.to_string())
-        }
-    }
-
     /// An error of writing a file in a folder.
     pub(super) fn from_disk(folder: &Path, error: &io::Error) -> Self {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
@@ -339,6 +330,24 @@ impl FetchError {
             return Self::CutShort;
         }
         Self::Io(innermost(error))
+    }
+}
+
+/// Runs work on a blocking thread, and fails if it has returned nothing.
+pub(super) async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FetchError> {
+    let working = tokio::task::spawn_blocking(work);
+    working.await.map_err(FetchError::from)
+}
+
+impl From<JoinError> for FetchError {
+    fn from(error: JoinError) -> Self {
+        if error.is_panic() {
+            Self::Panicked
+        } else {
+            Self::Io(error.to_string())
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use url::Url;
 
 use crate::client::{Answer, Client, Follow};
 use crate::content::ThroughputGuard;
+use crate::error::on_blocking_thread;
 use crate::permits::Pool;
 use crate::ranges::{ContentRange, DownloadRecord};
 use crate::validators::make_conditional;
@@ -223,9 +224,6 @@ async fn write_blocking(
     work: impl FnOnce(&mut PartialPackage) -> io::Result<()> + Send + 'static,
 ) -> Result<PartialPackage, FetchError> {
     let folder = partial.folder().to_owned();
-    let working = tokio::task::spawn_blocking(move || work(&mut partial).map(|()| partial));
-    match working.await {
-        Ok(done) => done.map_err(|error| FetchError::from_disk(&folder, &error)),
-        Err(error) => Err(FetchError::of_join(&error)),
-    }
+    let worked = on_blocking_thread(move || work(&mut partial).map(|()| partial)).await?;
+    worked.map_err(|error| FetchError::from_disk(&folder, &error))
 }
