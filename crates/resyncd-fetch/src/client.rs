@@ -65,15 +65,16 @@ pub struct Client {
     pub(super) robots: Option<Arc<RobotsFiles>>,
     /// `None`: the requests are not counted.
     counters: Option<Arc<dyn RequestObserver>>,
-    retries: Bounds,
+    /// Of documents.
+    pub(super) retries: Bounds,
     package_retries: Bounds,
     /// The maximum length of a URI, in bytes.
-    max_uri_bytes: usize,
+    pub(super) max_uri_bytes: usize,
     /// What answers requests in place of connections.
     network: Option<Arc<dyn HttpNetwork>>,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// How much of the pauses between tries is random.
-    jitter: f64,
+    pub(super) jitter: f64,
 }
 
 impl Client {
@@ -265,7 +266,10 @@ impl Client {
     #[must_use]
     pub fn with_pace(mut self, limits: &PaceLimits) -> Self {
         if limits.requests_per_second.is_some() || limits.bandwidth.is_some() {
-            self.pace = Some(Arc::new(Pace::new(limits, self.clock)));
+            let seconds = limits.requests_per_second.map_or(0.0, f64::recip);
+            let between = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            let pace = Pace::new(between, limits.bandwidth, self.clock);
+            self.pace = Some(Arc::new(pace));
         }
         if let Some(most) = limits.connections_per_host {
             self.permits = Arc::new(Permits::new(most, most, self.clock));
@@ -285,11 +289,6 @@ impl Client {
         &self.redaction
     }
 
-    /// The maximum length of a URI, in bytes.
-    pub(super) fn max_uri_bytes(&self) -> usize {
-        self.max_uri_bytes
-    }
-
     /// TLS for connections that are none of HTTP: the same authorities are trusted.
     ///
     /// # Errors
@@ -301,21 +300,6 @@ impl Client {
     /// The `User-Agent` header.
     pub(super) fn user_agent(&self) -> &str {
         &self.connections.http().user_agent
-    }
-
-    /// What time it is.
-    pub(super) fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// How much of the pauses between tries is random.
-    pub(super) fn jitter(&self) -> f64 {
-        self.jitter
-    }
-
-    /// The bounds for retries of documents.
-    pub(super) fn retries(&self) -> &Bounds {
-        &self.retries
     }
 
     /// How often a package is tried, and with what pauses, as long as no byte of it is received.
@@ -331,7 +315,7 @@ impl Client {
     /// How many requests for resources the host of a URL gets at once: it depends on the version of HTTP that the host
     /// speaks, and on how it copes. One that wants a pause between two requests gets one at a time.
     pub fn at_once(&self, url: &Url) -> usize {
-        match &self.robots {
+        match self.obeyed_robots() {
             Some(robots) if robots.has_delay(url) => 1,
             _ => self.permits.at_once(url),
         }
@@ -391,7 +375,7 @@ impl Client {
                     self.guard.check_unresolved(&url)?;
                 }
                 allowed(&url)?;
-                let rules = match &self.robots {
+                let rules = match self.obeyed_robots() {
                     Some(robots) => robots.admit(self, pool, &url).await?,
                     None => None,
                 };

@@ -111,10 +111,6 @@ impl RobotsFiles {
         self.is_obeyed.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn are_obeyed(&self) -> bool {
-        self.is_obeyed.load(Ordering::Relaxed)
-    }
-
     /// The rules that a request must follow; `None`: there are none yet, and it need not wait for them.
     ///
     /// # Errors
@@ -125,9 +121,6 @@ impl RobotsFiles {
         pool: Pool,
         url: &Url,
     ) -> Result<Option<Arc<RobotsRules>>, FetchError> {
-        if !self.are_obeyed() {
-            return Ok(None);
-        }
         if pool != Pool::Content {
             return Ok(self.known(url));
         }
@@ -144,7 +137,7 @@ impl RobotsFiles {
 
     /// Whether the host of a URL wants a pause between two requests, as far as that is known.
     pub(super) fn has_delay(&self, url: &Url) -> bool {
-        self.are_obeyed() && self.known(url).is_some_and(|rules| rules.pace.is_some())
+        self.known(url).is_some_and(|rules| rules.pace.is_some())
     }
 
     /// The rules of the host of a URL, requested unless they are known. It is boxed because that is a request like any other.
@@ -267,14 +260,20 @@ impl Client {
 
     /// Reads the robots.txt of the host of a URL, unless it is known, so that its `Crawl-delay` holds also for documents.
     pub async fn read_robots(&self, url: &Url) {
-        if let Some(robots) = self.robots.as_ref().filter(|robots| robots.are_obeyed()) {
+        if let Some(robots) = self.obeyed_robots() {
             robots.rules_of(self, url).await;
         }
     }
 
+    /// What is known of robots.txt, as long as it is obeyed.
+    pub(super) fn obeyed_robots(&self) -> Option<&RobotsFiles> {
+        let robots = self.robots.as_deref();
+        robots.filter(|robots| robots.is_obeyed.load(Ordering::Relaxed))
+    }
+
     /// Whether a URL may be requested that nobody has named as a document.
     pub(super) async fn is_allowed(&self, url: &Url) -> bool {
-        match self.robots.as_ref().filter(|robots| robots.are_obeyed()) {
+        match self.obeyed_robots() {
             Some(robots) => robots.rules_of(self, url).await.stated.is_url_allowed(url),
             None => true,
         }
