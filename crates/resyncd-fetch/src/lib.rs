@@ -99,7 +99,7 @@ mod webhook_request;
 mod test_site;
 
 pub use capability_list::{CapabilityList, offers};
-pub use certificates::{Authorities, ClientCertificate};
+pub use certificates::{Authorities, CertificateError, ClientCertificate};
 pub use client::{Client, Clock};
 pub use coding::{CodedFormat, ContentCoding};
 pub use content::{AllowedHosts, Content, Wanted};
