@@ -31,7 +31,7 @@ use super::robots::RobotsFiles;
 use super::server_trust::ServerTrust;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
-use crate::credentials::Credentials;
+use crate::credentials::{AuthHeader, Credentials};
 use crate::observer::{BytesObserver, RequestObserver};
 use crate::{HeaderLink, HttpSettings, parse_link_header};
 
@@ -358,6 +358,7 @@ impl Client {
             let mut url = without_userinfo(start.clone());
             url.set_fragment(None);
             let mut is_signed_in = true;
+            let no_credentials = Credentials::default();
             let mut cookies = ChainCookies::default();
             let may_lose_tls = self.credentials.is_empty()
                 && match follow {
@@ -397,31 +398,25 @@ impl Client {
                     _ if permit.is_for_http2() => HttpVersion::Http2,
                     _ => HttpVersion::Negotiated,
                 };
-                let (is_proxied, is_certified) = (
-                    proxy.is_some(),
-                    is_signed_in && self.credentials.has_auth_for(&url),
-                );
+                let credentials = if is_signed_in {
+                    &*self.credentials
+                } else {
+                    &no_credentials
+                };
                 let route = Route {
                     version,
-                    is_proxied,
-                    is_certified,
+                    is_proxied: proxy.is_some(),
+                    is_certified: credentials.has_auth_for(&url),
                 };
-                let own = self
-                    .own_connections
-                    .as_deref()
-                    .filter(|_| is_signed_in && self.credentials.has_any_for(&url));
+                let own = self.own_connections.as_deref();
+                let own = own.filter(|_| credentials.has_any_for(&url));
                 let http = own.unwrap_or(&self.connections).client(route)?;
-                let request = if is_signed_in {
-                    // reqwest converts the credentials in the URL to a header.
-                    let request = request(&http, self.credentials.sign_in(&url));
-                    self.with_headers(request, &url)?
-                } else {
-                    request(&http, url.clone())
-                };
-                let request = match cookies.header(&url) {
-                    Some(cookie) => request.header(COOKIE, cookie),
-                    None => request,
-                };
+                // reqwest converts the credentials in the URL to a header.
+                let request = request(&http, credentials.sign_in(&url));
+                let mut request = with_headers(request, credentials.headers_for(&url))?;
+                if let Some(cookie) = cookies.header(&url) {
+                    request = request.header(COOKIE, cookie);
+                }
                 let response = match counted {
                     Some(counted) => counted.while_sending(self.send(request)).await,
                     None => self.send(request).await,
@@ -480,28 +475,6 @@ impl Client {
         answer.map_err(|error: FetchError| error.redacted(&self.redaction))
     }
 
-    /// The request with the headers that the origin of its URL gets.
-    fn with_headers(
-        &self,
-        request: RequestBuilder,
-        url: &Url,
-    ) -> Result<RequestBuilder, FetchError> {
-        let mut request = request;
-        for header in self.credentials.headers_for(url) {
-            let name = HeaderName::from_bytes(header.name.as_bytes());
-            let value = HeaderValue::from_str(&header.value);
-            // The configuration has checked both.
-            let (Ok(name), Ok(mut value)) = (name, value) else {
-                let text = "a header of [source.auth] is not valid".to_owned();
-                return Err(FetchError::Setup(text));
-            };
-            // Such a value is not shown where headers are logged.
-            value.set_sensitive(true);
-            request = request.header(name, value);
-        }
-        Ok(request)
-    }
-
     fn count(&self, pool: Pool, response: &Result<Response, FetchError>) {
         if let Some(counters) = &self.counters {
             let result = response.as_ref().map(|response| response.status().as_u16());
@@ -512,15 +485,30 @@ impl Client {
     /// Sends one request; returns when the head of the answer has arrived.
     async fn send(&self, request: RequestBuilder) -> Result<Response, FetchError> {
         if let Some(network) = &self.network {
-            let request = request.build();
-            let request = request.map_err(|error| FetchError::from_transport(&error))?;
-            return network.send(request).await;
+            return network.send(request.build()?).await;
         }
-        tokio::time::timeout(self.timeout(), request.send())
-            .await
-            .map_err(|_| FetchError::Timeout)?
-            .map_err(|error| FetchError::from_transport(&error))
+        Ok(tokio::time::timeout(self.timeout(), request.send()).await??)
     }
+}
+
+/// The request with these headers.
+fn with_headers(
+    mut request: RequestBuilder,
+    headers: &[AuthHeader],
+) -> Result<RequestBuilder, FetchError> {
+    for header in headers {
+        let name = HeaderName::from_bytes(header.name.as_bytes());
+        let value = HeaderValue::from_str(&header.value);
+        // The configuration has checked both.
+        let (Ok(name), Ok(mut value)) = (name, value) else {
+            let text = "a header of [source.auth] is not valid".to_owned();
+            return Err(FetchError::Setup(text));
+        };
+        // Such a value is not shown where headers are logged.
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    Ok(request)
 }
 
 impl fmt::Debug for Client {
@@ -617,7 +605,7 @@ impl Answer {
             received(bytes.len());
         }
         chunk.map_err(|error| {
-            let error = FetchError::from_transport(&error).redacted(&self.redaction);
+            let error = FetchError::from(error).redacted(&self.redaction);
             self.permit.failed(&error);
             error
         })

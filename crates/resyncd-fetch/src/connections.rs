@@ -234,7 +234,7 @@ mod tests {
                 };
                 let client = connections.client(route).unwrap();
                 let request = client.get("https://rebinding.example/");
-                let error = FetchError::from_transport(&request.send().await.unwrap_err());
+                let error = FetchError::from(request.send().await.unwrap_err());
                 assert_eq!(error.code(), "forbidden-address", "{version:?}");
             }
         }

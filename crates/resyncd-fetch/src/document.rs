@@ -220,9 +220,8 @@ impl Client {
             AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, page, is_deflated)));
         // The wait for its turn does not count, however slow the Source may be requested.
         let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
-        let spooled = tokio::time::timeout(longest, spooling).await;
-        let spooled = spooled.map_err(|_| FetchError::Timeout)?;
-        let spooled = spooled??;
+        // It takes too long, its task ends, or the body has an error.
+        let spooled = tokio::time::timeout(longest, spooling).await???;
         Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
             url,
             validators,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use resyncd_core::{ErrorClass, Redaction};
 use tokio::task::JoinError;
+use tokio::time::error::Elapsed;
 use url::Url;
 
 /// How much of a text of the transport is shown and stored, in characters. Some of it is remote: names in certificates, and what a
@@ -303,9 +304,20 @@ impl FetchError {
             message: format!("{}: {error}", folder.display()),
         }
     }
+}
 
+/// Runs work on a blocking thread, and fails if it has returned nothing.
+pub(super) async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FetchError> {
+    let working = tokio::task::spawn_blocking(work);
+    working.await.map_err(FetchError::from)
+}
+
+impl From<reqwest::Error> for FetchError {
     /// An error that reqwest reports, before the answer or during the body.
-    pub(super) fn from_transport(error: &reqwest::Error) -> Self {
+    fn from(error: reqwest::Error) -> Self {
+        let error = &error;
         if let Some(found) = find::<ResolveError>(error) {
             return match found {
                 ResolveError::Forbidden(host) => Self::ForbiddenAddress(host.clone()),
@@ -333,12 +345,10 @@ impl FetchError {
     }
 }
 
-/// Runs work on a blocking thread, and fails if it has returned nothing.
-pub(super) async fn on_blocking_thread<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, FetchError> {
-    let working = tokio::task::spawn_blocking(work);
-    working.await.map_err(FetchError::from)
+impl From<Elapsed> for FetchError {
+    fn from(_: Elapsed) -> Self {
+        Self::Timeout
+    }
 }
 
 impl From<JoinError> for FetchError {

@@ -42,10 +42,11 @@ impl TopicLinks {
         }
     }
 
-    fn add(&mut self, is_hub: bool, href: Url) {
-        if !is_hub {
+    fn add(&mut self, rel: &str, href: Url) {
+        if rel == "self" {
             self.topic = self.topic.take().or(TopicUri::try_from(href).ok());
-        } else if let Ok(hub) = HubUri::try_from(href)
+        } else if rel == "hub"
+            && let Ok(hub) = HubUri::try_from(href)
             && self.hubs.len() < MAX_HUBS
             && !self.hubs.contains(&hub)
         {
@@ -55,9 +56,8 @@ impl TopicLinks {
 
     fn of_headers(answer: &Answer) -> Self {
         let mut found = Self::default();
-        let links = answer.links();
-        for link in links.filter(|link| matches!(link.rel.as_str(), "hub" | "self")) {
-            found.add(link.rel == "hub", link.href);
+        for link in answer.links() {
+            found.add(&link.rel, link.href);
         }
         found
     }
@@ -67,7 +67,7 @@ impl TopicLinks {
         for link in LinkTags::of_head(text, url) {
             for rel in ["hub", "self"] {
                 if link.relates(rel) {
-                    found.add(rel == "hub", without_userinfo(link.href.clone()));
+                    found.add(rel, without_userinfo(link.href.clone()));
                 }
             }
         }
