@@ -51,7 +51,8 @@ pub(super) fn read_auth(section: &mut TableReader<'_, '_>, source: &Source) -> O
         None
     } else {
         read_secret(section, "certificate", LONGEST_PEM, |text| {
-            ClientCertificate::parse(text, key.as_ref().map(|key| key.value.as_str()))
+            let key = key.as_ref().map(|key| key.value.as_str());
+            ClientCertificate::parse(text, key).map_err(|error| error.to_string())
         })
     };
     // One with a fault is not missing.

@@ -44,7 +44,7 @@ impl Config {
         let sources = self.sources.iter();
         let own = self.http.proxies.added_to(own);
         let own = match &self.callback.public_url {
-            Some(url) => with_userinfo(own, url.username(), url.password().unwrap_or_default()),
+            Some(url) => with_userinfo(own, url),
             None => own,
         };
         sources.fold(own, |redaction, source| {

@@ -111,19 +111,12 @@ pub(super) fn parse_exception(text: &str) -> Result<ProxyException, FaultKind> {
     if text == "*" {
         return Ok(ProxyException::Everything);
     }
-    if let Some((address, bits)) = text.split_once('/') {
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits: u32 = bits.parse().map_err(|_| bad())?;
-        return if bits <= most {
-            Ok(ProxyException::Network { address, bits })
-        } else {
-            Err(bad())
-        };
+    if text.contains('/') {
+        let network = text.parse().map(ProxyException::Network);
+        return network.map_err(|_| bad());
     }
     if let Ok(address) = text.parse::<IpAddr>() {
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        return Ok(ProxyException::Network { address, bits });
+        return Ok(ProxyException::Network(address.into()));
     }
     let name = text.trim_start_matches("*.").trim_start_matches('.');
     let host = parse_host(name.trim_end_matches('.')).map_err(|_| bad())?;

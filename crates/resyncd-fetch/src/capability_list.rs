@@ -7,6 +7,7 @@ use resourcesync::{Capability, Entry, Head, Link, Oddities, Oddity, ReadError, R
 use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, Transport, Validators};
 use url::Url;
 
+use super::error::on_blocking_thread;
 use super::web_page::{links_of_page, sitemaps_of_page};
 use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
 use crate::HeaderLink;
@@ -48,7 +49,7 @@ pub struct CapabilityList {
     /// What it offers, in its order; a capability may occur several times.
     pub capabilities: Vec<Offer>,
     /// The channels that it offers over transports that are not supported.
-    pub unsupported_channels: Vec<UnsupportedChannel>,
+    pub unsupported_channels: Vec<Offer>,
     /// The documents that describe the set.
     pub described_by: Vec<Url>,
     /// Its deviations from the specification.
@@ -59,24 +60,6 @@ pub struct CapabilityList {
     pub digest: [u8; 32],
 }
 
-/// A channel over a transport that is not supported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnsupportedChannel {
-    /// What it carries.
-    pub capability: Capability,
-    /// Its URI.
-    pub uri: Url,
-    /// The URI of its protocol, if a Sitemap of version 0.1 names it.
-    pub protocol: Option<String>,
-}
-
-impl UnsupportedChannel {
-    /// Its approximate size, in bytes.
-    fn bytes(&self) -> usize {
-        bytes_of(&self.uri) + self.protocol.as_ref().map_or(0, String::len)
-    }
-}
-
 impl CapabilityList {
     /// The set of a Resource List or plain sitemap without a Capability List.
     fn implied(uri: &Url, document: &FetchedDocument, head: &Head, oddities: Oddities) -> Self {
@@ -85,9 +68,10 @@ impl CapabilityList {
         let interfaces = head.interfaces.iter().filter(is_unsupported);
         let is_draft =
             head.names_documents() || !head.interfaces.is_empty() || head.md.modified.is_some();
-        let interfaces = interfaces.map(|interface| UnsupportedChannel {
+        let interfaces = interfaces.map(|interface| Offer {
             capability: Capability::ChangeNotification,
             uri: interface.href.clone(),
+            hubs: Vec::new(),
             protocol: Some(interface.protocol.clone()),
         });
         Self {
@@ -214,20 +198,14 @@ impl DocumentRole {
         match self {
             Self::NotModified => 0,
             Self::Set(list) => {
-                let unsupported = list.unsupported_channels.iter();
-                let unsupported = unsupported.map(UnsupportedChannel::bytes);
-                bytes_of(&list.uri)
-                    + offered(&list.capabilities)
-                    + unsupported.sum::<usize>()
-                    + sum(&list.described_by)
+                let offered = offered(&list.capabilities) + offered(&list.unsupported_channels);
+                bytes_of(&list.uri) + offered + sum(&list.described_by)
             }
             Self::Description(found) => {
                 let of_sets = found.sets_described_by.iter();
                 let of_sets = of_sets.map(|(set, uris)| bytes_of(set) + sum(uris));
-                sum(&found.lists)
-                    + offered(&found.channels)
-                    + sum(&found.described_by)
-                    + of_sets.sum::<usize>()
+                let offered = offered(&found.channels);
+                sum(&found.lists) + offered + sum(&found.described_by) + of_sets.sum::<usize>()
             }
             Self::SetDocument {
                 up,
@@ -271,10 +249,9 @@ pub(super) async fn examine(
         DocumentAnswer::Document(document) => {
             let validators = document.validators().clone();
             let of_reading = uri.clone();
-            let reading = tokio::task::spawn_blocking(move || role_of(&of_reading, document));
-            let role = reading.await.unwrap_or_else(|error| {
-                Err(DiscoveryError::fetching(uri, FetchError::of_join(&error)))
-            });
+            let reading = on_blocking_thread(move || role_of(&of_reading, document));
+            let role = reading.await;
+            let role = role.map_err(|error| DiscoveryError::fetching(uri, error))?;
             Ok((role?, validators))
         }
     }
@@ -297,7 +274,7 @@ fn page(
     let text = document
         .text(MAX_PAGE)
         .map_err(|error| DiscoveryError::fetching(uri, error))?;
-    let mut links = header_links(&document, "resourcesync");
+    let mut links = links_of(document.links(), "resourcesync");
     let is_feed = matches!(error, ReadError::Feed(_));
     if links.is_empty() && (is_feed || text.contains("<urlset") || text.contains("<sitemapindex")) {
         return Err(DiscoveryError::reading(uri, error, document.redaction()));
@@ -327,8 +304,8 @@ fn advice_on(error: &ReadError) -> Option<&'static str> {
 }
 
 fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadError> {
-    let mut links_up = header_links(document, "up");
-    let mut resourcesync_links = header_links(document, "resourcesync");
+    let links_up = links_of(document.links(), "up");
+    let resourcesync_links = links_of(document.links(), "resourcesync");
     let mut reader = document.reader()?;
     let mut entries = Vec::new();
     let mut is_cut = false;
@@ -376,7 +353,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
         Some(Capability::Description) => Ok(description(&head, &entries, oddities)),
         Some(Capability::CapabilityList) => Ok(DocumentRole::Set(Box::new(CapabilityList {
             uri: uri.clone(),
-            description: web_links(&head, "up").into_iter().next(),
+            description: web_links(&head.links, "up").next().cloned(),
             is_plain_sitemap: false,
             capabilities: offers(&head, &entries, &mut oddities),
             unsupported_channels: unsupported_channels(&entries),
@@ -398,10 +375,10 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
                 ChangeSetEvidence::None => Vec::new(),
                 _ => change_sets_of(&uris, &head, is_certain),
             };
-            let mut up = web_links(&head, "up");
-            up.append(&mut links_up);
-            let mut index = web_links(&head, "index");
-            index.append(&mut resourcesync_links);
+            let up = web_links(&head.links, "up").cloned().chain(links_up);
+            let up: Vec<Url> = up.collect();
+            let index = web_links(&head.links, "index").cloned();
+            let index = index.chain(resourcesync_links).collect();
             let mut guesses = Vec::new();
             let is_draft = head.names_offers() || head.md.modified.is_some();
             let may_list = capability.is_none() && up.is_empty() && !is_draft;
@@ -484,21 +461,19 @@ fn description(head: &Head, entries: &[Entry], mut oddities: Oddities) -> Docume
 
 /// The targets of `describedby` links, the first ones.
 fn describing(links: &[Link]) -> Vec<Url> {
-    let links = links
-        .iter()
-        .filter(|link| link.rel.eq_ignore_ascii_case("describedby"));
-    let targets = links.map(|link| &link.href).filter(|href| is_web(href));
+    let targets = web_links(links, "describedby");
     targets.take(MAX_DESCRIBED_BY).cloned().collect()
 }
 
 /// The channels over transports that are not supported, the first ones.
-fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
+fn unsupported_channels(entries: &[Entry]) -> Vec<Offer> {
     let channels = entries.iter().filter_map(|entry| {
         let capability = entry.md.capability.clone()?;
         let is_other = capability.is_channel() && !is_usable(entry);
-        is_other.then(|| UnsupportedChannel {
+        is_other.then(|| Offer {
             capability,
             uri: entry.loc.clone(),
+            hubs: Vec::new(),
             protocol: None,
         })
     });
@@ -595,16 +570,11 @@ fn is_web(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
 }
 
-fn web_links(head: &Head, rel: &str) -> Vec<Url> {
-    head.links
-        .iter()
-        .filter(|link| link.rel.eq_ignore_ascii_case(rel) && is_web(&link.href))
-        .map(|link| link.href.clone())
-        .collect()
-}
-
-fn header_links(document: &FetchedDocument, rel: &str) -> Vec<Url> {
-    links_of(document.links(), rel)
+/// The targets of links.
+fn web_links<'a>(links: &'a [Link], rel: &'a str) -> impl Iterator<Item = &'a Url> {
+    let targets = links.iter().map(|link| (&link.rel, &link.href));
+    let related = targets.filter(move |(it, _)| it.eq_ignore_ascii_case(rel));
+    related.map(|(_, href)| href).filter(|href| is_web(href))
 }
 
 fn links_of(links: &[HeaderLink], rel: &str) -> Vec<Url> {

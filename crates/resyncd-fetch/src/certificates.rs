@@ -11,20 +11,40 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
+/// Why certificates, or a key, can't be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CertificateError {
+    /// There is none.
+    #[error("there is no certificate in it (-----BEGIN CERTIFICATE-----)")]
+    NoCertificate,
+    /// What can't be parsed. The error of the parser may repeat the text.
+    #[error("it is damaged: not PEM")]
+    NotPem,
+    /// One, counted from 1, that authorities don't have.
+    #[error("certificate {0} is not one of an authority: {1}")]
+    NoAuthority(usize, #[source] rustls::Error),
+    /// The key of another certificate.
+    #[error("the certificate and the private key do not fit: {0}")]
+    OtherKey(#[source] rustls::Error),
+    /// A key with a passphrase.
+    #[error("the private key is encrypted: remove its passphrase with `openssl pkey`")]
+    EncryptedKey,
+    /// There is no key.
+    #[error("there is no private key (-----BEGIN PRIVATE KEY-----)")]
+    NoKey,
+}
+
 /// The certificates of authorities that are trusted besides those of the system. Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Authorities(Arc<Vec<CertificateDer<'static>>>);
 
 impl Authorities {
     /// Parses the certificates of a text (PEM).
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, CertificateError> {
         let certificates = certificates_of(text)?;
         for (index, certificate) in certificates.iter().enumerate() {
             let added = RootCertStore::empty().add(certificate.clone());
-            added.map_err(|error| {
-                let number = index + 1;
-                format!("certificate {number} is not one of an authority: {error}")
-            })?;
+            added.map_err(|error| CertificateError::NoAuthority(index + 1, error))?;
         }
         Ok(Self(Arc::new(certificates)))
     }
@@ -51,11 +71,11 @@ pub struct ClientCertificate {
 
 impl ClientCertificate {
     /// Parses the certificates of a text, and the key of that or another text (PEM), and checks that they belong together.
-    pub fn parse(text: &str, key: Option<&str>) -> Result<Self, String> {
+    pub fn parse(text: &str, key: Option<&str>) -> Result<Self, CertificateError> {
         let chain = certificates_of(text)?;
         let key = key_of(key.unwrap_or(text))?;
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &default_provider())
-            .map_err(|error| format!("the certificate and the private key do not fit: {error}"))?;
+            .map_err(CertificateError::OtherKey)?;
         Ok(Self {
             chain: Arc::new(chain),
             key: Arc::new(key),
@@ -81,25 +101,21 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
-fn certificates_of(text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates_of(text: &str) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
     match found {
-        Ok(found) if found.is_empty() => {
-            Err("there is no certificate in it (-----BEGIN CERTIFICATE-----)".to_owned())
-        }
+        Ok(found) if found.is_empty() => Err(CertificateError::NoCertificate),
         Ok(found) => Ok(found),
-        // The error may repeat the text.
-        Err(_) => Err("it is damaged: not PEM".to_owned()),
+        Err(_) => Err(CertificateError::NotPem),
     }
 }
 
-fn key_of(text: &str) -> Result<PrivateKeyDer<'static>, String> {
+fn key_of(text: &str) -> Result<PrivateKeyDer<'static>, CertificateError> {
     PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
         if text.contains("ENCRYPTED PRIVATE KEY") {
-            "the private key is encrypted: remove its passphrase with `openssl pkey`"
+            CertificateError::EncryptedKey
         } else {
-            "there is no private key (-----BEGIN PRIVATE KEY-----)"
+            CertificateError::NoKey
         }
-        .to_owned()
     })
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_ENCODING, COOKIE, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, COOKIE, HeaderName, HeaderValue, LINK, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use resourcesync::media_type::content_coding;
 use resourcesync::uri::{
@@ -31,9 +31,9 @@ use super::robots::RobotsFiles;
 use super::server_trust::ServerTrust;
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
-use crate::HttpSettings;
-use crate::credentials::Credentials;
+use crate::credentials::{AuthHeader, Credentials};
 use crate::observer::{BytesObserver, RequestObserver};
+use crate::{HeaderLink, HttpSettings, parse_link_header};
 
 /// What time it is.
 pub type Clock = fn() -> Now;
@@ -52,9 +52,8 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(5);
 pub struct Client {
     connections: Arc<Connections>,
     /// Those to the origins that get credentials; no other Source uses them. `None`: there are no credentials.
-    own_connections: Option<Arc<OwnConnections>>,
+    own_connections: Option<Arc<Connections>>,
     guard: Guard,
-    timeout: Duration,
     credentials: Arc<Credentials>,
     redaction: Redaction,
     permits: Arc<Permits>,
@@ -66,23 +65,16 @@ pub struct Client {
     pub(super) robots: Option<Arc<RobotsFiles>>,
     /// `None`: the requests are not counted.
     counters: Option<Arc<dyn RequestObserver>>,
-    retries: Bounds,
+    /// Of documents.
+    pub(super) retries: Bounds,
     package_retries: Bounds,
     /// The maximum length of a URI, in bytes.
-    max_uri_bytes: usize,
+    pub(super) max_uri_bytes: usize,
     /// What answers requests in place of connections.
     network: Option<Arc<dyn HttpNetwork>>,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// How much of the pauses between tries is random.
-    jitter: f64,
-}
-
-/// The connections to the origins that get credentials.
-struct OwnConnections {
-    /// To the origins of `[source.auth]`: the certificate of the client is shown on these only.
-    certified: Connections,
-    /// To the others, whose URLs have passwords.
-    uncertified: Connections,
+    pub(super) jitter: f64,
 }
 
 impl Client {
@@ -93,7 +85,7 @@ impl Client {
     /// # Errors
     /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
     pub fn new(http: &HttpSettings, clock: Clock) -> Result<Self, FetchError> {
-        Self::with_public(http, &[], clock)
+        Self::guarded(http, Guard::new(http), system_lookup(), clock)
     }
 
     /// The same client, which may contact the host of a URL also where it is not public, if that is an IP address or `localhost`: a
@@ -104,9 +96,8 @@ impl Client {
         clock: Clock,
     ) -> Result<Self, FetchError> {
         let guard = Guard {
-            allow_private: http.allow_private_addresses,
-            as_public: Arc::default(),
-            trusted_host: trusted_host_of(url),
+            trusted: trusted_host_of(url).into_iter().collect(),
+            ..Guard::new(http)
         };
         Self::guarded(http, guard, system_lookup(), clock)
     }
@@ -120,7 +111,7 @@ impl Client {
             ..self.connections.http().clone()
         };
         let guard = Guard {
-            trusted_host: url.host_str().map(Arc::from),
+            trusted: url.host_str().map(str::to_owned).into_iter().collect(),
             ..self.guard.clone()
         };
         let trust = self.connections.trust().clone();
@@ -141,9 +132,8 @@ impl Client {
         clock: Clock,
     ) -> Result<Self, FetchError> {
         let guard = Guard {
-            allow_private: http.allow_private_addresses,
             as_public: as_public.into(),
-            trusted_host: None,
+            ..Guard::new(http)
         };
         Self::guarded(http, guard, system_lookup(), clock)
     }
@@ -176,7 +166,6 @@ impl Client {
             connections: Arc::new(connections),
             own_connections: None,
             guard,
-            timeout: http.timeout,
             credentials: Arc::default(),
             redaction: http.proxies.added_to(Redaction::default()),
             permits: Arc::new(Permits::new(
@@ -235,12 +224,7 @@ impl Client {
     pub fn with_credentials(&self, credentials: &Credentials) -> Self {
         let proxies = self.connections.proxies();
         let redaction = proxies.added_to(Redaction::default());
-        let separate = || {
-            Arc::new(OwnConnections {
-                certified: self.connections.separate(credentials.certificate()),
-                uncertified: self.connections.separate(None),
-            })
-        };
+        let separate = || Arc::new(self.connections.separate(credentials.certificate()));
         Self {
             own_connections: (!credentials.is_empty()).then(separate),
             credentials: Arc::new(credentials.clone()),
@@ -282,7 +266,10 @@ impl Client {
     #[must_use]
     pub fn with_pace(mut self, limits: &PaceLimits) -> Self {
         if limits.requests_per_second.is_some() || limits.bandwidth.is_some() {
-            self.pace = Some(Arc::new(Pace::new(limits, self.clock)));
+            let seconds = limits.requests_per_second.map_or(0.0, f64::recip);
+            let between = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            let pace = Pace::new(between, limits.bandwidth, self.clock);
+            self.pace = Some(Arc::new(pace));
         }
         if let Some(most) = limits.connections_per_host {
             self.permits = Arc::new(Permits::new(most, most, self.clock));
@@ -302,11 +289,6 @@ impl Client {
         &self.redaction
     }
 
-    /// The maximum length of a URI, in bytes.
-    pub(super) fn max_uri_bytes(&self) -> usize {
-        self.max_uri_bytes
-    }
-
     /// TLS for connections that are none of HTTP: the same authorities are trusted.
     ///
     /// # Errors
@@ -320,21 +302,6 @@ impl Client {
         &self.connections.http().user_agent
     }
 
-    /// What time it is.
-    pub(super) fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// How much of the pauses between tries is random.
-    pub(super) fn jitter(&self) -> f64 {
-        self.jitter
-    }
-
-    /// The bounds for retries of documents.
-    pub(super) fn retries(&self) -> &Bounds {
-        &self.retries
-    }
-
     /// How often a package is tried, and with what pauses, as long as no byte of it is received.
     pub fn package_retries(&self) -> &Bounds {
         &self.package_retries
@@ -342,13 +309,13 @@ impl Client {
 
     /// The time-out from connect to response head, and between two chunks of a body.
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        self.connections.http().timeout
     }
 
     /// How many requests for resources the host of a URL gets at once: it depends on the version of HTTP that the host
     /// speaks, and on how it copes. One that wants a pause between two requests gets one at a time.
     pub fn at_once(&self, url: &Url) -> usize {
-        match &self.robots {
+        match self.obeyed_robots() {
             Some(robots) if robots.has_delay(url) => 1,
             _ => self.permits.at_once(url),
         }
@@ -362,6 +329,17 @@ impl Client {
     /// The hosts that were contacted, those that are slowed down or busy first. A bounded number.
     pub fn host_loads(&self) -> Vec<HostLoad> {
         self.permits.loads()
+    }
+
+    /// As [`ask`](Self::ask), for a document or a hub, at any host.
+    pub(super) async fn ask_document(
+        &self,
+        start: &Url,
+        follow: Follow,
+        request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
+    ) -> Result<Answer, FetchError> {
+        self.ask(Pool::Documents, start, follow, |_| Ok(()), request)
+            .await
     }
 
     /// Sends a request and follows redirects until the answer is not a redirect. It may be an error status.
@@ -380,6 +358,7 @@ impl Client {
             let mut url = without_userinfo(start.clone());
             url.set_fragment(None);
             let mut is_signed_in = true;
+            let no_credentials = Credentials::default();
             let mut cookies = ChainCookies::default();
             let may_lose_tls = self.credentials.is_empty()
                 && match follow {
@@ -397,7 +376,7 @@ impl Client {
                     self.guard.check_unresolved(&url)?;
                 }
                 allowed(&url)?;
-                let rules = match &self.robots {
+                let rules = match self.obeyed_robots() {
                     Some(robots) => robots.admit(self, pool, &url).await?,
                     None => None,
                 };
@@ -419,22 +398,25 @@ impl Client {
                     _ if permit.is_for_http2() => HttpVersion::Http2,
                     _ => HttpVersion::Negotiated,
                 };
+                let credentials = if is_signed_in {
+                    &*self.credentials
+                } else {
+                    &no_credentials
+                };
                 let route = Route {
                     version,
                     is_proxied: proxy.is_some(),
+                    is_certified: credentials.has_auth_for(&url),
                 };
-                let request = if is_signed_in {
-                    let http = self.connections_to(&url).client(route)?;
-                    // reqwest converts the credentials in the URL to a header.
-                    let request = request(&http, self.credentials.sign_in(&url));
-                    self.with_headers(request, &url)?
-                } else {
-                    request(&self.connections.client(route)?, url.clone())
-                };
-                let request = match cookies.header(&url) {
-                    Some(cookie) => request.header(COOKIE, cookie),
-                    None => request,
-                };
+                let own = self.own_connections.as_deref();
+                let own = own.filter(|_| credentials.has_any_for(&url));
+                let http = own.unwrap_or(&self.connections).client(route)?;
+                // reqwest converts the credentials in the URL to a header.
+                let request = request(&http, credentials.sign_in(&url));
+                let mut request = with_headers(request, credentials.headers_for(&url))?;
+                if let Some(cookie) = cookies.header(&url) {
+                    request = request.header(COOKIE, cookie);
+                }
                 let response = match counted {
                     Some(counted) => counted.while_sending(self.send(request)).await,
                     None => self.send(request).await,
@@ -493,37 +475,6 @@ impl Client {
         answer.map_err(|error: FetchError| error.redacted(&self.redaction))
     }
 
-    /// The connections for requests to the origin of a URL.
-    fn connections_to(&self, url: &Url) -> &Connections {
-        match &self.own_connections {
-            Some(own) if self.credentials.has_auth_for(url) => &own.certified,
-            Some(own) if self.credentials.has_any_for(url) => &own.uncertified,
-            _ => &self.connections,
-        }
-    }
-
-    /// The request with the headers that the origin of its URL gets.
-    fn with_headers(
-        &self,
-        request: RequestBuilder,
-        url: &Url,
-    ) -> Result<RequestBuilder, FetchError> {
-        let mut request = request;
-        for header in self.credentials.headers_for(url) {
-            let name = HeaderName::from_bytes(header.name.as_bytes());
-            let value = HeaderValue::from_str(&header.value);
-            // The configuration has checked both.
-            let (Ok(name), Ok(mut value)) = (name, value) else {
-                let text = "a header of [source.auth] is not valid".to_owned();
-                return Err(FetchError::Setup(text));
-            };
-            // Such a value is not shown where headers are logged.
-            value.set_sensitive(true);
-            request = request.header(name, value);
-        }
-        Ok(request)
-    }
-
     fn count(&self, pool: Pool, response: &Result<Response, FetchError>) {
         if let Some(counters) = &self.counters {
             let result = response.as_ref().map(|response| response.status().as_u16());
@@ -534,15 +485,30 @@ impl Client {
     /// Sends one request; returns when the head of the answer has arrived.
     async fn send(&self, request: RequestBuilder) -> Result<Response, FetchError> {
         if let Some(network) = &self.network {
-            let request = request.build();
-            let request = request.map_err(|error| FetchError::from_transport(&error))?;
-            return network.send(request).await;
+            return network.send(request.build()?).await;
         }
-        tokio::time::timeout(self.timeout, request.send())
-            .await
-            .map_err(|_| FetchError::Timeout)?
-            .map_err(|error| FetchError::from_transport(&error))
+        Ok(tokio::time::timeout(self.timeout(), request.send()).await??)
     }
+}
+
+/// The request with these headers.
+fn with_headers(
+    mut request: RequestBuilder,
+    headers: &[AuthHeader],
+) -> Result<RequestBuilder, FetchError> {
+    for header in headers {
+        let name = HeaderName::from_bytes(header.name.as_bytes());
+        let value = HeaderValue::from_str(&header.value);
+        // The configuration has checked both.
+        let (Ok(name), Ok(mut value)) = (name, value) else {
+            let text = "a header of [source.auth] is not valid".to_owned();
+            return Err(FetchError::Setup(text));
+        };
+        // Such a value is not shown where headers are logged.
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    Ok(request)
 }
 
 impl fmt::Debug for Client {
@@ -596,6 +562,13 @@ impl Answer {
         self.response.headers().get(name)?.to_str().ok()
     }
 
+    /// The links of its `Link` headers, in their order.
+    pub(super) fn links(&self) -> impl Iterator<Item = HeaderLink> {
+        let values = self.response.headers().get_all(LINK).iter();
+        let texts = values.filter_map(|value| value.to_str().ok());
+        texts.flat_map(|text| parse_link_header(text, &self.url))
+    }
+
     /// The content codings of the body, as [`content_coding`] has them, without secrets; `None` if it is not coded.
     pub(super) fn content_coding(&self) -> Option<String> {
         let headers = self.response.headers().get_all(CONTENT_ENCODING);
@@ -632,7 +605,7 @@ impl Answer {
             received(bytes.len());
         }
         chunk.map_err(|error| {
-            let error = FetchError::from_transport(&error).redacted(&self.redaction);
+            let error = FetchError::from(error).redacted(&self.redaction);
             self.permit.failed(&error);
             error
         })
@@ -1052,7 +1025,7 @@ mod tests {
             let guard = Guard {
                 allow_private,
                 as_public: Arc::default(),
-                trusted_host: None,
+                trusted: Arc::default(),
             };
             let lookup: NameLookup = Arc::new(|_| {
                 let found = vec![(std::net::Ipv4Addr::LOCALHOST, 0).into()];

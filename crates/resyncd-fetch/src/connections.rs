@@ -17,13 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::dns::{Name, Resolve, Resolving};
 use reqwest::redirect;
 use url::Url;
 
 use super::FetchError;
-use super::error::{ResolveError, innermost};
-use super::guard::{GuardedResolver, NameLookup};
+use super::error::innermost;
+use super::guard::{Guard, GuardedResolver, NameLookup};
 use super::server_trust::ServerTrust;
 use crate::certificates::ClientCertificate;
 use crate::proxies::Proxies;
@@ -64,6 +63,8 @@ pub(super) struct Route {
     pub(super) version: HttpVersion,
     /// Whether it goes through the proxy of its scheme.
     pub(super) is_proxied: bool,
+    /// Whether the certificate of the client is shown to a server that asks for one.
+    pub(super) is_certified: bool,
 }
 
 impl Connections {
@@ -89,11 +90,12 @@ impl Connections {
         connections.client(Route {
             version: HttpVersion::Negotiated,
             is_proxied: false,
+            is_certified: false,
         })?;
         Ok(connections)
     }
 
-    /// Other connections, on which this certificate is shown to servers that ask for one.
+    /// Other connections. `certificate`: of the client.
     pub(super) fn separate(&self, certificate: Option<&ClientCertificate>) -> Self {
         Self {
             settings: Arc::clone(&self.settings),
@@ -131,7 +133,8 @@ impl Connections {
         if let Some(client) = clients.get(&route) {
             return Ok(client.clone());
         }
-        let client = self.settings.build(route, self.certificate.as_ref())?;
+        let certificate = self.certificate.as_ref().filter(|_| route.is_certified);
+        let client = self.settings.build(route, certificate)?;
         clients.insert(route, client.clone());
         Ok(client)
     }
@@ -169,8 +172,13 @@ impl Settings {
         builder = if route.is_proxied {
             let proxies = http.proxies.clone();
             let proxy = move |url: &Url| proxies.of_scheme(url.scheme()).cloned();
-            let resolver = ProxyResolver {
-                proxies: http.proxies.clone(),
+            // The operator has named the proxies: they may be anywhere. Nothing else is resolved.
+            let resolver = GuardedResolver {
+                guard: Guard {
+                    allow_private: false,
+                    as_public: Arc::default(),
+                    trusted: http.proxies.hosts().map(str::to_owned).collect(),
+                },
                 lookup: Arc::clone(&self.resolver.lookup),
             };
             builder
@@ -189,42 +197,11 @@ impl Settings {
     }
 }
 
-/// A resolver of the names of proxies, and of no others. They may be anywhere: the operator has named them.
-struct ProxyResolver {
-    proxies: Proxies,
-    lookup: NameLookup,
-}
-
-impl Resolve for ProxyResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let host = name.as_str().to_owned();
-        let is_proxy = |scheme: &str| {
-            let proxy = self.proxies.of_scheme(scheme);
-            proxy.and_then(Url::host_str) == Some(&host)
-        };
-        if !is_proxy("http") && !is_proxy("https") {
-            let error = ResolveError::Forbidden(host);
-            return Box::pin(async move { Err(error.into()) });
-        }
-        let resolving = (self.lookup)(host.clone());
-        Box::pin(async move {
-            match resolving.await {
-                Ok(found) => {
-                    let found: reqwest::dns::Addrs = Box::new(found.into_iter());
-                    Ok(found)
-                }
-                Err(error) => Err(ResolveError::Lookup(host, error).into()),
-            }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::guard::Guard;
     use crate::test_site;
 
     #[tokio::test]
@@ -233,7 +210,7 @@ mod tests {
             guard: Guard {
                 allow_private: false,
                 as_public: Arc::default(),
-                trusted_host: None,
+                trusted: Arc::default(),
             },
             lookup: Arc::new(|_| {
                 let found = vec![(Ipv4Addr::LOCALHOST, 0).into()];
@@ -253,10 +230,11 @@ mod tests {
                 let route = Route {
                     version,
                     is_proxied: false,
+                    is_certified: false,
                 };
                 let client = connections.client(route).unwrap();
                 let request = client.get("https://rebinding.example/");
-                let error = FetchError::from_transport(&request.send().await.unwrap_err());
+                let error = FetchError::from(request.send().await.unwrap_err());
                 assert_eq!(error.code(), "forbidden-address", "{version:?}");
             }
         }

@@ -20,9 +20,11 @@ use super::validators::{last_modified, make_conditional};
 use super::{FetchError, SizeLimit};
 use crate::{format_http_date, parse_http_date};
 
-/// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
-/// hold a connection forever. A body that is cut short after fewer bytes is not continued.
+/// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs. A body that is cut short after fewer bytes is not
+/// continued.
 const LEAST: u64 = 64 << 10;
+
+/// In how many time-outs a minimum number of bytes is received: a server that sends single bytes must not hold a connection forever.
 const TIMEOUTS: u32 = 30;
 
 /// The hosts that resources may be fetched from.
@@ -221,8 +223,9 @@ pub struct Content<'a> {
 }
 
 /// Enforces a minimum rate of a body.
-struct ThroughputGuard {
-    /// The time for [`LEAST`] bytes.
+pub(super) struct ThroughputGuard {
+    /// The minimum number of bytes, and the time for them.
+    least: u64,
     within: Duration,
     /// The time spent waiting for the server. The caller's time between two chunks does not count.
     waited: Duration,
@@ -231,23 +234,25 @@ struct ThroughputGuard {
 }
 
 impl ThroughputGuard {
-    fn new(within: Duration) -> Self {
+    /// `timeout`: that of the client, of which thirty may pass.
+    pub(super) fn new(least: u64, timeout: Duration) -> Self {
         Self {
-            within,
+            least,
+            within: timeout.saturating_mul(TIMEOUTS),
             waited: Duration::ZERO,
             received: 0,
         }
     }
 
     /// The next bytes, if they are received in time.
-    async fn chunk(&mut self, answer: &mut Answer) -> Result<Option<Bytes>, FetchError> {
+    pub(super) async fn chunk(&mut self, answer: &mut Answer) -> Result<Option<Bytes>, FetchError> {
         let started = (answer.clock)().mono;
         let left = self.within.saturating_sub(self.waited);
         let chunk = match tokio::time::timeout(left, answer.chunk()).await {
             Ok(chunk) => chunk?,
             Err(_) => {
                 let error = FetchError::TooSlow {
-                    least: LEAST,
+                    least: self.least,
                     within: self.within,
                 };
                 answer.given_up(&error);
@@ -256,8 +261,8 @@ impl ThroughputGuard {
         };
         self.waited += (answer.clock)().mono.saturating_duration_since(started);
         self.received += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
-        if self.received >= LEAST {
-            *self = Self::new(self.within);
+        if self.received >= self.least {
+            (self.waited, self.received) = (Duration::ZERO, 0);
         }
         Ok(chunk)
     }
@@ -367,7 +372,7 @@ impl Content<'_> {
         self.answer = Some(answer);
         self.record.length = Some(range.total);
         self.before = self.received;
-        self.pace = ThroughputGuard::new(self.pace.within);
+        self.pace = ThroughputGuard::new(LEAST, client.timeout());
         true
     }
 }
@@ -448,7 +453,7 @@ impl Client {
             first: None,
             received: 0,
             before: 0,
-            pace: ThroughputGuard::new(self.timeout().saturating_mul(TIMEOUTS)),
+            pace: ThroughputGuard::new(LEAST, self.timeout()),
             answer: Some(answer),
         }))
     }

@@ -17,16 +17,9 @@ const SHORTEST_TOKEN: usize = 16;
 /// The credentials of a Source, each for one or more origins: scheme, host and port. `Debug` does not show them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    passwords: Vec<BasicCredential>,
+    /// URLs with a user name or a password, one for each origin.
+    passwords: Vec<Url>,
     auth: Option<SourceAuth>,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-struct BasicCredential {
-    origin: Origin,
-    // Percent-encoded, as in the URL.
-    user: String,
-    password: Option<String>,
 }
 
 /// `[source.auth]`: what is sent to the Source's own origins.
@@ -62,11 +55,7 @@ impl Credentials {
     #[must_use]
     pub fn extract(&mut self, url: Url) -> Url {
         if has_userinfo(&url) && self.of(&url).is_none() {
-            self.passwords.push(BasicCredential {
-                origin: url.origin(),
-                user: url.username().to_owned(),
-                password: url.password().map(str::to_owned),
-            });
+            self.passwords.push(url.clone());
         }
         without_userinfo(url)
     }
@@ -115,8 +104,8 @@ impl Credentials {
         let mut url = url.clone();
         if let Some(known) = self.of(&url) {
             // Fails only for URLs without a host, which have no credentials.
-            let _ = url.set_username(&known.user);
-            let _ = url.set_password(known.password.as_deref());
+            let _ = url.set_username(known.username());
+            let _ = url.set_password(known.password());
         }
         url
     }
@@ -136,23 +125,17 @@ impl Credentials {
     #[must_use]
     pub fn added_to(&self, redaction: Redaction) -> Redaction {
         let passwords = self.passwords.iter();
-        let redaction = passwords.fold(redaction, |redaction, known| {
-            with_userinfo(
-                redaction,
-                &known.user,
-                known.password.as_deref().unwrap_or_default(),
-            )
-        });
+        let redaction = passwords.fold(redaction, with_userinfo);
         let secrets = self.auth.iter().flat_map(|auth| &auth.secrets);
         secrets.fold(redaction, |redaction, secret| redaction.with(secret))
     }
 
-    fn of(&self, url: &Url) -> Option<&BasicCredential> {
+    fn of(&self, url: &Url) -> Option<&Url> {
         if self.passwords.is_empty() {
             return None;
         }
         let origin = url.origin();
-        self.passwords.iter().find(|known| known.origin == origin)
+        self.passwords.iter().find(|known| known.origin() == origin)
     }
 
     fn auth_of(&self, url: &Url) -> Option<&SourceAuth> {
@@ -161,9 +144,10 @@ impl Credentials {
     }
 }
 
-/// The redaction, which also removes a password that is percent-encoded, as in a URL.
-pub fn with_userinfo(redaction: Redaction, user: &str, password: &str) -> Redaction {
-    let (user, password) = (percent_decoded(user), percent_decoded(password));
+/// The redaction, which also removes the user name and the password of a URL.
+pub fn with_userinfo(redaction: Redaction, url: &Url) -> Redaction {
+    let user = percent_decoded(url.username());
+    let password = percent_decoded(url.password().unwrap_or_default());
     let redaction = redaction.with_password(&user, &password);
     // A token may stand in place of the name, with or without something behind it. The name of a person is part of many words.
     if password.is_empty() || user.chars().count() >= SHORTEST_TOKEN {

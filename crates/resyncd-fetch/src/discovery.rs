@@ -13,13 +13,13 @@ mod error;
 mod result;
 mod search;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 pub use attempt::DiscoveryAttempt;
 pub use error::DiscoveryError;
 pub use result::{Discovery, ReplacedEntry};
 use resyncd_core::Validators;
-use search::{ROBOTS, Search, SearchRecord, StartPoint, WELL_KNOWN};
+use search::{ROBOTS, Search, StartPoint, WELL_KNOWN};
 use url::Url;
 
 use super::capability_list::{DocumentRole, examine};
@@ -37,20 +37,24 @@ const SITEMAPS: [&str; 4] = [
 /// fetched again. They are few.
 #[derive(Debug, Default)]
 pub struct DiscoveryCache {
-    last: SearchRecord,
+    documents: KnownDocuments,
+    /// Everything that the last discovery has requested.
+    attempts: Vec<DiscoveryAttempt>,
 }
+
+type KnownDocuments = HashMap<Url, (DocumentRole, Validators)>;
 
 impl DiscoveryCache {
     /// The error that nothing but sitemaps was found where there has been more, with what was tried.
     #[must_use]
     pub fn nothing_but_sitemaps(&self, entry: &Url) -> DiscoveryError {
-        let tried = attempt::named(&self.last.attempts);
+        let tried = attempt::named(&self.attempts);
         DiscoveryError::nothing_from(entry).having_tried(tried)
     }
 
     /// Everything that the last discovery has requested, whether it succeeded or not; the first 500 requests.
     pub fn attempts(&self) -> &[DiscoveryAttempt] {
-        &self.last.attempts
+        &self.attempts
     }
 }
 
@@ -101,10 +105,12 @@ impl Client {
         let first = if is_site { starts.len() } else { 0 };
         starts.insert(first, (StartPoint::Entry, entry.clone()));
         starts.push((StartPoint::Robots, at(ROBOTS)));
+        starts.push((StartPoint::Page, entry.clone()));
+        starts.extend(SITEMAPS.map(|path| (StartPoint::Sitemap, at(path))));
 
-        let known = std::mem::take(&mut cache.last.documents);
+        let known = std::mem::take(&mut cache.documents);
         let mut search = Search::new(self, limit, known, followed);
-        let found = search_from(&mut search, starts, SITEMAPS.map(at), &entry).await;
+        let found = search_from(&mut search, starts, &entry).await;
         let found = found.map(|(through, mut discovery)| {
             // Whoever names a site, or a folder, means what it has at the usual places.
             let is_below = entry.path().ends_with('/') && below.contains(&through);
@@ -117,7 +123,7 @@ impl Client {
             discovery
         });
         let found = found.map_err(|error| error.having_tried(search.tried()));
-        cache.last = search.into_record(found.is_ok());
+        *cache = search.into_cache(found.is_ok());
         found
     }
 
@@ -153,34 +159,23 @@ impl Client {
 async fn search_from(
     search: &mut Search<'_>,
     starts: Vec<(StartPoint, Url)>,
-    sitemaps: [Url; SITEMAPS.len()],
     entry: &Url,
 ) -> Result<(Url, Discovery), DiscoveryError> {
     let mut first_error = None;
     for (start, uri) in starts {
+        let is_guess = matches!(start, StartPoint::Page | StartPoint::Sitemap);
+        if search.ends_at_entry() || (is_guess && !search.may_try_sitemaps()) {
+            break;
+        }
         match search.from(start, &uri).await {
             Ok(discovery) => return Ok((uri, discovery)),
             Err(error) if search.is_unreachable() => return Err(error),
             Err(error) if error.is_absence() => {}
-            // robots.txt is optional: its error is not the reason.
-            Err(_) if start == StartPoint::Robots => {}
+            // robots.txt is optional: its error is not the reason, and no more are those of guesses.
+            Err(_) if is_guess || start == StartPoint::Robots => {}
             Err(error) => {
                 first_error.get_or_insert(error);
             }
-        }
-        if search.ends_at_entry() {
-            break;
-        }
-    }
-    // Guesses: their errors are not the reason either.
-    let linked = (StartPoint::Page, entry.clone());
-    let usual = sitemaps.map(|sitemap| (StartPoint::Sitemap, sitemap));
-    for (start, uri) in std::iter::once(linked).chain(usual) {
-        if !search.may_try_sitemaps() {
-            break;
-        }
-        if let Ok(discovery) = search.from(start, &uri).await {
-            return Ok((uri, discovery));
         }
     }
     let error = first_error.unwrap_or_else(|| DiscoveryError::nothing_from(entry));

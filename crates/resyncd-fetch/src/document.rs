@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT_ENCODING, LINK, TRANSFER_ENCODING};
+use reqwest::header::{ACCEPT_ENCODING, TRANSFER_ENCODING};
 use reqwest::{StatusCode, Version};
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::BaseUri;
@@ -15,11 +15,11 @@ use url::Url;
 
 use super::client::{Answer, Client, Follow};
 use super::coding::ContentCoding;
-use super::permits::Pool;
+use super::error::on_blocking_thread;
 use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
 use super::{FetchError, SizeLimit};
-use crate::{HeaderLink, parse_link_header};
+use crate::HeaderLink;
 
 /// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;
@@ -100,54 +100,51 @@ impl FetchedDocument {
 
     /// Reads it from the beginning.
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
-        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
-        let is_whole = self.is_whole;
-        let reader = DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })?;
-        Ok(tolerant(reader, is_whole))
+        let bytes = rewound(&mut self.file)?;
+        open(bytes, (&self.url, self.max_uri_bytes), self.is_whole)
     }
 
     /// Whether it is a sitemap in XML: a list of URIs as plain text may be a resource like any other.
     pub(super) fn is_sitemap(&mut self) -> bool {
-        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
-        let Ok(bytes) = self.bytes() else {
-            return false;
-        };
-        DocumentReader::open(bytes, BaseUri { uri, max_bytes }).is_ok()
+        let (uri, max_bytes) = (&self.url, self.max_uri_bytes);
+        let bytes = rewound(&mut self.file);
+        bytes.is_ok_and(|bytes| DocumentReader::open(bytes, BaseUri { uri, max_bytes }).is_ok())
     }
 
     /// As [`reader`](Self::reader), but the reader owns the document, so that it can be stored between two entries.
-    pub fn into_reader(mut self) -> Result<OwnedReader, ReadError> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let bytes: Box<dyn BufRead + Send> =
-            Box::new(BufReader::with_capacity(64 << 10, self.file));
-        let base = BaseUri {
-            uri: &self.url,
-            max_bytes: self.max_uri_bytes,
-        };
-        let reader = DocumentReader::open_sitemap(bytes, base)?;
-        Ok(tolerant(reader, self.is_whole))
+    pub fn into_reader(self) -> Result<OwnedReader, ReadError> {
+        let bytes: Box<dyn BufRead + Send> = Box::new(rewound(self.file)?);
+        open(bytes, (&self.url, self.max_uri_bytes), self.is_whole)
     }
 
     /// Its first bytes as text, if it is not a document. A byte order mark states that they are UTF-16.
     pub(super) fn text(&mut self, most: u64) -> Result<String, FetchError> {
         let mut bytes = Vec::new();
-        self.bytes()?.take(most).read_to_end(&mut bytes)?;
+        rewound(&mut self.file)?
+            .take(most)
+            .read_to_end(&mut bytes)?;
         let (text, _, _) = encoding_rs::UTF_8.decode(&bytes);
         Ok(text.into_owned())
     }
-
-    fn bytes(&mut self) -> io::Result<BufReader<&mut SpooledTempFile>> {
-        self.file.seek(SeekFrom::Start(0))?;
-        Ok(BufReader::with_capacity(64 << 10, &mut self.file))
-    }
 }
 
-/// A reader that tolerates a damaged end where the document came whole.
-fn tolerant<R: BufRead>(reader: DocumentReader<R>, is_whole: bool) -> DocumentReader<R> {
+/// The bytes of a file from the beginning.
+fn rewound<F: Read + Seek>(mut file: F) -> io::Result<BufReader<F>> {
+    file.seek(SeekFrom::Start(0))?;
+    Ok(BufReader::with_capacity(64 << 10, file))
+}
+
+/// A reader. `is_whole`: the document came whole, so that a damaged end is tolerated.
+fn open<R: BufRead>(
+    bytes: R,
+    (uri, max_bytes): (&Url, usize),
+    is_whole: bool,
+) -> Result<DocumentReader<R>, ReadError> {
+    let reader = DocumentReader::open_sitemap(bytes, BaseUri { uri, max_bytes })?;
     if is_whole {
-        reader.tolerating_damaged_end()
+        Ok(reader.tolerating_damaged_end())
     } else {
-        reader
+        Ok(reader)
     }
 }
 
@@ -186,13 +183,9 @@ impl Client {
     ) -> Result<DocumentAnswer, FetchError> {
         let known = known.filter(|known| !known.is_empty());
         let answer = self
-            .ask(
-                Pool::Documents,
-                uri,
-                Follow::All,
-                |_| Ok(()),
-                |http, url| make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip")),
-            )
+            .ask_document(uri, Follow::All, |http, url| {
+                make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
+            })
             .await?;
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
@@ -219,13 +212,7 @@ impl Client {
             || answer.response.version() >= Version::HTTP_2;
         let validators = validators_of(headers);
         let last_modified = last_modified(headers);
-        let links = headers
-            .get_all(LINK)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| parse_link_header(value, &answer.url))
-            .take(MAX_LINKS)
-            .collect();
+        let links = answer.links().take(MAX_LINKS).collect();
         let url = answer.url.clone();
         // A task of its own is woken for each part that arrives, however short: the caller may be woken at a high price, as the main
         // thread of the program is. Dropping it ends the request.
@@ -233,10 +220,8 @@ impl Client {
             AbortOnDropHandle::new(tokio::spawn(spool_body(answer, limit, page, is_deflated)));
         // The wait for its turn does not count, however slow the Source may be requested.
         let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
-        let spooled = tokio::time::timeout(longest, spooling)
-            .await
-            .map_err(|_| FetchError::Timeout)?
-            .unwrap_or_else(|error| Err(FetchError::of_join(&error)))?;
+        // It takes too long, its task ends, or the body has an error.
+        let spooled = tokio::time::timeout(longest, spooling).await???;
         Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
             url,
             validators,
@@ -247,7 +232,7 @@ impl Client {
             file: spooled.file,
             redaction: self.redaction().clone(),
             is_whole,
-            max_uri_bytes: self.max_uri_bytes(),
+            max_uri_bytes: self.max_uri_bytes,
         })))
     }
 }
@@ -277,10 +262,10 @@ async fn spool_body(
         if batched >= BATCH {
             let full = std::mem::take(&mut batch);
             batched = 0;
-            spool = run_blocking(move || spool.add(&full).map(|()| spool)).await?;
+            spool = on_blocking_thread(move || spool.add(&full).map(|()| spool)).await??;
         }
     }
-    run_blocking(move || spool.add(&batch).and_then(|()| spool.finish())).await
+    on_blocking_thread(move || spool.add(&batch).and_then(|()| spool.finish())).await?
 }
 
 /// Whether a body that begins so can be a document, compressed or not: XML, or a list of URIs.
@@ -292,14 +277,6 @@ fn may_be_document(first: &[u8]) -> bool {
         Some(b'<' | b'h' | b'H') | None => true,
         Some(_) => first.starts_with(&GZIP_MAGIC),
     }
-}
-
-async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
-) -> Result<T, FetchError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(FetchError::of_join(&error)))
 }
 
 #[cfg(test)]
@@ -412,7 +389,10 @@ mod tests {
         for path in ["/long", "/long.gz"] {
             let mut document = get(&site, path).await.unwrap();
             let mut bytes = Vec::new();
-            document.bytes().unwrap().read_to_end(&mut bytes).unwrap();
+            rewound(&mut document.file)
+                .unwrap()
+                .read_to_end(&mut bytes)
+                .unwrap();
             assert!(bytes == body(3 << 20), "{path}");
         }
         for path in ["/too-long", "/too-long.gz"] {

@@ -8,9 +8,9 @@ use futures_util::{StreamExt, stream};
 use resourcesync::entries::UnstatedParts;
 use resourcesync::{Capability, DocumentSummary, Oddity, ReadError, SourceTime};
 use resyncd_core::{ErrorClass, Offer};
-use tokio::task::JoinError;
 use url::Url;
 
+use super::error::on_blocking_thread;
 use super::{Client, Discovery, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
 use crate::EntryCounts;
 
@@ -23,11 +23,21 @@ const MAX_PARTS: usize = 500;
 /// Summaries of a Source's documents (sections 10 to 13).
 #[derive(Debug, Default)]
 pub struct DocumentSummaries {
-    by_uri: HashMap<Url, Result<DocumentSummary, DiscoveryError>>,
-    counts: HashMap<Url, EntryCounts>,
-    parts: HashMap<Url, TriedParts>,
+    /// The documents that were fetched, each with why it could not be read.
+    pub by_uri: HashMap<Url, Result<SummarizedDocument, DiscoveryError>>,
     /// The number of documents that were not fetched because there are too many.
     pub left_out: usize,
+}
+
+/// A document that was read.
+#[derive(Debug)]
+pub struct SummarizedDocument {
+    /// What it states.
+    pub summary: DocumentSummary,
+    /// What its entries state.
+    pub counts: EntryCounts,
+    /// The parts of an index that were requested.
+    pub parts: Option<TriedParts>,
 }
 
 /// The parts of an index that were requested.
@@ -37,23 +47,6 @@ pub struct TriedParts {
     pub dead: Vec<(Url, DiscoveryError)>,
     /// How many were not requested because there are too many.
     pub left_out: u64,
-}
-
-impl DocumentSummaries {
-    /// The parts of the index at that URI; `None` if that is none, or was not read.
-    pub fn parts_of(&self, uri: &Url) -> Option<&TriedParts> {
-        self.parts.get(uri)
-    }
-
-    /// What the entries of a document state; `None` if it was not read.
-    pub fn counts_of(&self, uri: &Url) -> Option<&EntryCounts> {
-        self.counts.get(uri)
-    }
-
-    /// The summary of a document, or why there is none; `None` if the document was not fetched.
-    pub fn of(&self, uri: &Url) -> Option<&Result<DocumentSummary, DiscoveryError>> {
-        self.by_uri.get(uri)
-    }
 }
 
 impl Client {
@@ -101,23 +94,23 @@ impl Client {
             ..DocumentSummaries::default()
         };
         let mut untried = MAX_PARTS;
-        for (uri, summary) in read {
-            if let Ok(Summarized { summary, parts, .. }) = &summary
-                && summary.is_index
-            {
-                let tried = parts.len().min(untried);
-                untried -= tried;
-                let dead = self.dead_of(&parts[..tried]).await;
-                let own = summary.oddities.count(Oddity::IndexRing);
-                let left_out = summary.entries.saturating_sub(tried as u64 + own);
-                let parts = TriedParts { dead, left_out };
-                summaries.parts.insert(uri.clone(), parts);
-            }
-            let summary = summary.map(|read| {
-                summaries.counts.insert(uri.clone(), read.counts);
-                read.summary
-            });
-            summaries.by_uri.insert(uri, summary);
+        for (uri, read) in read {
+            let read = match read {
+                Ok((mut read, parts)) => {
+                    if read.summary.is_index {
+                        let tried = parts.len().min(untried);
+                        untried -= tried;
+                        let own = read.summary.oddities.count(Oddity::IndexRing);
+                        read.parts = Some(TriedParts {
+                            dead: self.dead_of(&parts[..tried]).await,
+                            left_out: read.summary.entries.saturating_sub(tried as u64 + own),
+                        });
+                    }
+                    Ok(read)
+                }
+                Err(error) => Err(error),
+            };
+            summaries.by_uri.insert(uri, read);
         }
         summaries
     }
@@ -139,10 +132,8 @@ impl Client {
         for part in summary.first_entries.clone() {
             match self.get_document(&part, None, limit).await {
                 Ok(DocumentAnswer::Document(mut document)) => {
-                    let reading = tokio::task::spawn_blocking(move || document.is_sitemap());
-                    let is_document = reading
-                        .await
-                        .map_err(|error| (part, FetchError::of_join(&error)))?;
+                    let reading = on_blocking_thread(move || document.is_sitemap());
+                    let is_document = reading.await.map_err(|error| (part, error))?;
                     is_index = Some(is_document);
                     if !is_document {
                         break;
@@ -174,13 +165,13 @@ impl Client {
         tried.filter_map(|dead| async { dead }).collect().await
     }
 
-    /// The summary of a document, what its entries state, and if it is an index its first parts.
+    /// Reads a document; also returns the first parts of an index.
     async fn summarize(
         &self,
         uri: &Url,
         limit: u64,
         latest: SourceTime,
-    ) -> Result<Summarized, DiscoveryError> {
+    ) -> Result<(SummarizedDocument, Vec<Url>), DiscoveryError> {
         let failed = |error| DiscoveryError::fetching(uri, error);
         let fetched = self.get_document(uri, None, limit).await;
         let DocumentAnswer::Document(mut document) = fetched.map_err(failed)? else {
@@ -190,44 +181,31 @@ impl Client {
                 retry_after: None,
             }));
         };
-        let interrupted = |error: JoinError| failed(FetchError::of_join(&error));
         let unreadable = |error| DiscoveryError::reading(uri, error, self.redaction());
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = on_blocking_thread(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;
             let counts = EntryCounts::read(document.reader()?)?;
             Ok((summary, counts, document))
         });
-        let (mut summary, counts, document) =
-            reading.await.map_err(interrupted)?.map_err(unreadable)?;
+        let (mut summary, counts, document) = reading.await.map_err(failed)?.map_err(unreadable)?;
         // In doubt its entries are resources: the document is only described.
         let _ = self.reveal_index(&mut summary, limit).await;
-        if !summary.is_index {
-            return Ok(Summarized {
-                summary,
-                counts,
-                parts: Vec::new(),
-            });
+        let mut parts = Vec::new();
+        if summary.is_index {
+            let reading = on_blocking_thread(move || first_entries(*document));
+            parts = reading.await.map_err(failed)?.map_err(unreadable)?;
         }
-        let reading = tokio::task::spawn_blocking(move || first_entries(*document));
-        let mut parts = reading.await.map_err(interrupted)?.map_err(unreadable)?;
         if parts.contains(uri) {
             summary.oddities.add(Oddity::IndexRing);
             parts.retain(|part| part != uri);
         }
-        Ok(Summarized {
+        let read = SummarizedDocument {
             summary,
             counts,
-            parts,
-        })
+            parts: None,
+        };
+        Ok((read, parts))
     }
-}
-
-/// A document that was read.
-struct Summarized {
-    summary: DocumentSummary,
-    counts: EntryCounts,
-    /// The first parts of an index.
-    parts: Vec<Url>,
 }
 
 /// The first entries of an index.
@@ -300,7 +278,7 @@ mod tests {
         path: &str,
     ) -> &'a DocumentSummary {
         let uri = Url::parse(&site.url(path)).unwrap();
-        summaries.of(&uri).unwrap().as_ref().unwrap()
+        &summaries.by_uri[&uri].as_ref().unwrap().summary
     }
 
     #[tokio::test]
@@ -340,10 +318,10 @@ mod tests {
         ];
         let (site, summaries) = summarize("resourcelist", documents, 2).await;
         let uri = |path: &str| Url::parse(&site.url(path)).unwrap();
-        let cut = summaries.of(&uri("/cut")).unwrap();
+        let cut = &summaries.by_uri[&uri("/cut")];
         assert_eq!(cut.as_ref().unwrap_err().code(), "cut-short");
         assert_eq!(of(&site, &summaries, "/1").entries, 0);
-        assert!(summaries.of(&uri("/2")).is_none());
+        assert!(!summaries.by_uri.contains_key(&uri("/2")));
         assert_eq!(summaries.left_out, 2);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use resyncd_core::{ErrorClass, Redaction};
 use tokio::task::JoinError;
+use tokio::time::error::Elapsed;
 use url::Url;
 
 /// How much of a text of the transport is shown and stored, in characters. Some of it is remote: names in certificates, and what a
@@ -174,70 +175,48 @@ pub enum FetchError {
 impl FetchError {
     /// The stable name of the error.
     pub fn code(&self) -> &'static str {
-        match self {
-            Self::Setup(_) => "http-client",
-            Self::ForbiddenAddress(_) => "forbidden-address",
-            Self::ForbiddenHost(_) => "forbidden-host",
-            Self::Disallowed { .. } => "disallowed-by-robots",
-            Self::ForbiddenPort(_) => "forbidden-port",
-            Self::Scheme(_) => "scheme",
-            Self::Dns(_) => "dns",
-            Self::Connect(_) => "connect",
-            Self::Tls(_) => "tls",
-            Self::Timeout => "timeout",
-            Self::TooSlow { .. } => "too-slow",
-            Self::Status { status: 404, .. } => "not-found",
-            Self::Status { status: 410, .. } => "gone",
-            Self::Status { .. } => "http-status",
-            Self::TooManyRedirects => "too-many-redirects",
-            Self::RedirectDowngrade(_) => "redirect-downgrade",
-            Self::RedirectWithoutLocation => "redirect-without-location",
-            Self::LongUri => "long-uri",
-            Self::ThirdPartyLimit { .. } => "third-party-limit",
-            Self::TooLarge(_) => "too-large",
-            Self::Expansion => "expansion",
-            Self::BadGzip(_) => "bad-gzip",
-            Self::UnsupportedCoding(_) => "unsupported-coding",
-            Self::CutShort => "cut-short",
-            Self::Panicked => "panicked",
-            Self::Disk { is_full: true, .. } => "disk-full",
-            Self::Disk { .. } | Self::Io(_) => "io",
-        }
+        self.kind().0
     }
 
     /// The class. Retrying an [unusable](ErrorClass::Unusable) one fails in the same way until something else changes. A local
     /// disk error fails a single package, and counts as temporary.
     pub fn class(&self) -> ErrorClass {
+        self.kind().1
+    }
+
+    fn kind(&self) -> (&'static str, ErrorClass) {
+        use ErrorClass::{Retry, Unusable};
         match self {
-            Self::Status {
-                status: 408 | 425 | 429 | 500 | 502..=504 | 506..=599,
-                ..
-            }
-            | Self::Dns(_)
-            | Self::Connect(_)
-            | Self::Tls(_)
-            | Self::Timeout
-            | Self::TooSlow { .. }
-            | Self::ThirdPartyLimit { .. }
-            | Self::BadGzip(_)
-            | Self::UnsupportedCoding(_)
-            | Self::CutShort
-            | Self::Disk { .. }
-            | Self::Io(_) => ErrorClass::Retry,
-            Self::Setup(_)
-            | Self::ForbiddenAddress(_)
-            | Self::ForbiddenHost(_)
-            | Self::Disallowed { .. }
-            | Self::ForbiddenPort(_)
-            | Self::Scheme(_)
-            | Self::Status { .. }
-            | Self::TooManyRedirects
-            | Self::RedirectDowngrade(_)
-            | Self::RedirectWithoutLocation
-            | Self::LongUri
-            | Self::TooLarge(_)
-            | Self::Expansion
-            | Self::Panicked => ErrorClass::Unusable,
+            Self::Setup(_) => ("http-client", Unusable),
+            Self::ForbiddenAddress(_) => ("forbidden-address", Unusable),
+            Self::ForbiddenHost(_) => ("forbidden-host", Unusable),
+            Self::Disallowed { .. } => ("disallowed-by-robots", Unusable),
+            Self::ForbiddenPort(_) => ("forbidden-port", Unusable),
+            Self::Scheme(_) => ("scheme", Unusable),
+            Self::Dns(_) => ("dns", Retry),
+            Self::Connect(_) => ("connect", Retry),
+            Self::Tls(_) => ("tls", Retry),
+            Self::Timeout => ("timeout", Retry),
+            Self::TooSlow { .. } => ("too-slow", Retry),
+            Self::Status { status, .. } => match status {
+                404 => ("not-found", Unusable),
+                410 => ("gone", Unusable),
+                408 | 425 | 429 | 500 | 502..=504 | 506..=599 => ("http-status", Retry),
+                _ => ("http-status", Unusable),
+            },
+            Self::TooManyRedirects => ("too-many-redirects", Unusable),
+            Self::RedirectDowngrade(_) => ("redirect-downgrade", Unusable),
+            Self::RedirectWithoutLocation => ("redirect-without-location", Unusable),
+            Self::LongUri => ("long-uri", Unusable),
+            Self::ThirdPartyLimit { .. } => ("third-party-limit", Retry),
+            Self::TooLarge(_) => ("too-large", Unusable),
+            Self::Expansion => ("expansion", Unusable),
+            Self::BadGzip(_) => ("bad-gzip", Retry),
+            Self::UnsupportedCoding(_) => ("unsupported-coding", Retry),
+            Self::CutShort => ("cut-short", Retry),
+            Self::Panicked => ("panicked", Unusable),
+            Self::Disk { is_full: true, .. } => ("disk-full", Retry),
+            Self::Disk { .. } | Self::Io(_) => ("io", Retry),
         }
     }
 
@@ -252,42 +231,41 @@ impl FetchError {
 
     /// Whether the server states that there is no such resource (404, 410).
     pub fn is_absent(&self) -> bool {
-        matches!(
-            self,
-            Self::Status {
-                status: 404 | 410,
-                ..
-            }
-        )
+        matches!(self.status(), Some(404 | 410))
     }
 
     /// Whether the server refuses the request, or states that there is no such resource: a 4xx that does not pass by itself.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Status {
-                status: 400..=499,
-                ..
-            }
-        ) && self.class() == ErrorClass::Unusable
+        matches!(self.status(), Some(400..=499)) && self.class() == ErrorClass::Unusable
+    }
+
+    /// Whether no server has answered.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::Tls(_) | Self::Timeout)
+    }
+
+    /// The status of the answer, if that is the error.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
     }
 
     /// The same, without secrets in what it repeats of an answer, and with no more than the beginning of a text of the transport.
-    pub(super) fn redacted(self, secrets: &Redaction) -> Self {
-        let redact = |text: String| secrets.redact(&text);
-        let beginning = |text: String| secrets.excerpt(&text, LONGEST_TEXT);
-        match self {
-            Self::ForbiddenAddress(host) => Self::ForbiddenAddress(redact(host)),
-            Self::ForbiddenHost(host) => Self::ForbiddenHost(redact(host)),
-            Self::Scheme(scheme) => Self::Scheme(redact(scheme)),
-            Self::Dns(message) => Self::Dns(beginning(message)),
-            Self::Connect(message) => Self::Connect(beginning(message)),
-            Self::Tls(message) => Self::Tls(beginning(message)),
-            Self::BadGzip(message) => Self::BadGzip(redact(message)),
-            Self::UnsupportedCoding(stated) => Self::UnsupportedCoding(redact(stated)),
-            Self::Io(message) => Self::Io(beginning(message)),
-            Self::RedirectDowngrade(target) => Self::RedirectDowngrade(redact(target)),
-            error @ (Self::Setup(_)
+    pub(super) fn redacted(mut self, secrets: &Redaction) -> Self {
+        match &mut self {
+            Self::ForbiddenAddress(text)
+            | Self::ForbiddenHost(text)
+            | Self::Scheme(text)
+            | Self::BadGzip(text)
+            | Self::UnsupportedCoding(text)
+            | Self::RedirectDowngrade(text) => *text = secrets.redact(text),
+            Self::Dns(text) | Self::Connect(text) | Self::Tls(text) | Self::Io(text) => {
+                *text = secrets.excerpt(text, LONGEST_TEXT);
+            }
+            // Nothing of these is from an answer.
+            Self::Setup(_)
             | Self::Disallowed { .. }
             | Self::ForbiddenPort(_)
             | Self::Timeout
@@ -301,8 +279,9 @@ impl FetchError {
             | Self::Expansion
             | Self::CutShort
             | Self::Panicked
-            | Self::Disk { .. }) => error,
+            | Self::Disk { .. } => {}
         }
+        self
     }
 
     /// The same of a request through a proxy: what failed may be the way to the proxy, or from there.
@@ -317,15 +296,6 @@ impl FetchError {
         }
     }
 
-    /// The error of reading an answer on a blocking thread that has returned nothing.
-    pub(super) fn of_join(error: &JoinError) -> Self {
-        if error.is_panic() {
-            Self::Panicked
-        } else {
-            Self::Io(error.to_string())
-        }
-    }
-
     /// An error of writing a file in a folder.
     pub(super) fn from_disk(folder: &Path, error: &io::Error) -> Self {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
@@ -334,9 +304,20 @@ impl FetchError {
             message: format!("{}: {error}", folder.display()),
         }
     }
+}
 
+/// Runs work on a blocking thread, and fails if it has returned nothing.
+pub(super) async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FetchError> {
+    let working = tokio::task::spawn_blocking(work);
+    working.await.map_err(FetchError::from)
+}
+
+impl From<reqwest::Error> for FetchError {
     /// An error that reqwest reports, before the answer or during the body.
-    pub(super) fn from_transport(error: &reqwest::Error) -> Self {
+    fn from(error: reqwest::Error) -> Self {
+        let error = &error;
         if let Some(found) = find::<ResolveError>(error) {
             return match found {
                 ResolveError::Forbidden(host) => Self::ForbiddenAddress(host.clone()),
@@ -361,6 +342,22 @@ impl FetchError {
             return Self::CutShort;
         }
         Self::Io(innermost(error))
+    }
+}
+
+impl From<Elapsed> for FetchError {
+    fn from(_: Elapsed) -> Self {
+        Self::Timeout
+    }
+}
+
+impl From<JoinError> for FetchError {
+    fn from(error: JoinError) -> Self {
+        if error.is_panic() {
+            Self::Panicked
+        } else {
+            Self::Io(error.to_string())
+        }
     }
 }
 

@@ -9,12 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use ipnet::Ipv4Net;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::error::{FetchError, ResolveError};
 use super::third_parties::CountedRequest;
-use crate::{is_localhost, is_private_name};
+use crate::{HttpSettings, is_localhost, is_private_name};
 
 /// Decides whether an address may be contacted.
 #[derive(Clone, Debug)]
@@ -23,20 +24,29 @@ pub(super) struct Guard {
     pub(super) allow_private: bool,
     /// Addresses that count as public; only in tests, as the public internet.
     pub(super) as_public: Arc<[IpAddr]>,
-    /// A host that may be contacted wherever it is, as it is written in URLs.
-    pub(super) trusted_host: Option<Arc<str>>,
+    /// The hosts that may be contacted wherever they are, as they are written in URLs.
+    pub(super) trusted: Arc<[String]>,
 }
 
 /// The host of a URL that a person has typed, if it can only be the one that is meant: a name may resolve to what its owner likes.
-pub(super) fn trusted_host_of(url: &Url) -> Option<Arc<str>> {
+pub(super) fn trusted_host_of(url: &Url) -> Option<String> {
     let is_plain = match url.host()? {
         Host::Domain(name) => is_localhost(name),
         Host::Ipv4(_) | Host::Ipv6(_) => true,
     };
-    url.host_str().filter(|_| is_plain).map(Arc::from)
+    url.host_str().filter(|_| is_plain).map(str::to_owned)
 }
 
 impl Guard {
+    /// The guard that the configuration states.
+    pub(super) fn new(http: &HttpSettings) -> Self {
+        Self {
+            allow_private: http.allow_private_addresses,
+            as_public: Arc::default(),
+            trusted: Arc::default(),
+        }
+    }
+
     /// Checks a URL before its name is resolved.
     ///
     /// # Errors
@@ -80,7 +90,7 @@ impl Guard {
     }
 
     fn trusts(&self, host: &str) -> bool {
-        self.trusted_host.as_deref() == Some(host)
+        self.trusted.iter().any(|trusted| trusted == host)
     }
 
     fn allows(&self, address: IpAddr) -> bool {
@@ -113,20 +123,17 @@ const PROVIDER_INTERNAL: [Ipv4Addr; 1] = [
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 
-/// The ranges of public addresses that only the machines of one provider reach, with the page that documents each: the
-/// network of an address and the number of its leading bits.
-const PROVIDER_RANGES: [(Ipv4Addr, u32); 2] = [
+/// The ranges of public addresses that only the machines of one provider reach, with the page that documents each.
+const PROVIDER_RANGES: [Ipv4Net; 2] = [
     // Google Cloud: restricted.googleapis.com and private.googleapis.com.
     // https://cloud.google.com/vpc/docs/configure-private-google-access
-    (Ipv4Addr::new(199, 36, 153, 4), 30),
-    (Ipv4Addr::new(199, 36, 153, 8), 30),
+    Ipv4Net::new_assert(Ipv4Addr::new(199, 36, 153, 4), 30),
+    Ipv4Net::new_assert(Ipv4Addr::new(199, 36, 153, 8), 30),
 ];
 
 fn is_of_provider(address: Ipv4Addr) -> bool {
-    let is_in = |&(network, bits): &(Ipv4Addr, u32)| {
-        (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
-    };
-    PROVIDER_INTERNAL.contains(&address) || PROVIDER_RANGES.iter().any(is_in)
+    let mut ranges = PROVIDER_RANGES.iter();
+    PROVIDER_INTERNAL.contains(&address) || ranges.any(|range| range.contains(&address))
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
@@ -198,13 +205,13 @@ impl Resolve for GuardedResolver {
                 Ok(found) => found,
                 Err(error) => return Err(ResolveError::Lookup(host, error).into()),
             };
-            if !guard.trusts(&host) {
-                allowed.retain(|found| guard.allows(found.ip()));
-            }
+            let is_trusted = guard.trusts(&host);
+            allowed.retain(|found| is_trusted || guard.allows(found.ip()));
             if allowed.is_empty() {
                 return Err(ResolveError::Forbidden(host).into());
             }
-            if let Some(limit) = limit {
+            // Trusted are the Source's own hosts and proxies: what is counted is the host behind the proxy.
+            if let Some(limit) = limit.filter(|_| !is_trusted) {
                 let counted = limit.count_addresses(&mut allowed);
                 counted.map_err(ResolveError::Limited)?;
             }
@@ -229,7 +236,7 @@ mod tests {
         Guard {
             allow_private,
             as_public: Arc::default(),
-            trusted_host: None,
+            trusted: Arc::default(),
         }
     }
 
@@ -356,7 +363,7 @@ mod tests {
             "http://[::1]/",
         ] {
             let trusted = Url::parse(trusted).unwrap();
-            guard.trusted_host = trusted_host_of(&trusted);
+            guard.trusted = trusted_host_of(&trusted).into_iter().collect();
             assert_eq!(guard.check(&trusted), Ok(()), "{trusted}");
             for other in ["http://10.1.2.4/", "http://127.0.0.1/", "http://[::2]/"] {
                 let checked = guard.check(&Url::parse(other).unwrap());
@@ -463,7 +470,7 @@ mod tests {
         };
         let guard = Guard {
             as_public: [IpAddr::V4(PUBLIC)].into(),
-            trusted_host: None,
+            trusted: Arc::default(),
             ..guard(false)
         };
         let client = Client::guarded(&http, guard, lookup, test_site::now).unwrap();

@@ -6,13 +6,8 @@ use resourcesync::SourceTime;
 /// Parses an HTTP date in any of its three forms. The day of the week is ignored: it is redundant, and sometimes wrong.
 #[must_use]
 pub fn parse_http_date(text: &str) -> Option<DateTime<Utc>> {
-    let text = text.trim();
-    let strict = httpdate::parse_http_date(text);
-    strict.map_or_else(|_| parse_any_form(text), |time| Some(time.into()))
-}
-
-fn parse_any_form(text: &str) -> Option<DateTime<Utc>> {
     let (weekday, rest) = text
+        .trim()
         .split_once([',', ' '])
         .map(|(weekday, rest)| (weekday, rest.trim()))?;
     if !weekday.chars().all(|c| c.is_ascii_alphabetic()) {

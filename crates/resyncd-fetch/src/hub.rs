@@ -11,7 +11,6 @@ use websub::SubscriptionRequest;
 
 use super::FetchError;
 use super::client::{Answer, Client, DRAIN_TIME, Follow};
-use super::permits::Pool;
 
 /// The maximum length of the excerpt of a rejection, in characters.
 const MAX_EXCERPT: usize = 200;
@@ -104,17 +103,11 @@ impl Client {
         follow: Follow,
     ) -> Result<HubAnswer, FetchError> {
         let answer = self
-            .ask(
-                Pool::Documents,
-                uri,
-                follow,
-                |_| Ok(()),
-                |http, url| {
-                    http.post(url)
-                        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-                        .body(form.clone())
-                },
-            )
+            .ask_document(uri, follow, |http, url| {
+                http.post(url)
+                    .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                    .body(form.clone())
+            })
             .await
             .map_err(|error| error.redacted(secrets))?;
         let status = answer.response.status().as_u16();

@@ -98,15 +98,15 @@ mod webhook_request;
 #[cfg(test)]
 mod test_site;
 
-pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
-pub use certificates::{Authorities, ClientCertificate};
+pub use capability_list::{CapabilityList, offers};
+pub use certificates::{Authorities, CertificateError, ClientCertificate};
 pub use client::{Client, Clock};
 pub use coding::{CodedFormat, ContentCoding};
 pub use content::{AllowedHosts, Content, Wanted};
 pub use credentials::{AuthHeader, Credentials, SourceAuth, with_userinfo};
 pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError, ReplacedEntry};
 pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
-pub use document_summaries::{DocumentSummaries, TriedParts};
+pub use document_summaries::{DocumentSummaries, SummarizedDocument, TriedParts};
 pub use entry_counts::{EntryCounts, Tally};
 pub use error::{FetchError, SizeLimit, tls_text};
 pub use guard::is_public;

@@ -23,7 +23,7 @@ pub struct PaceLimits {
 /// The pace of one Source. What has a turn gets the next one.
 pub(super) struct Pace {
     /// From one request to the next.
-    between_requests: Duration,
+    pub(super) between_requests: Duration,
     bandwidth: Option<u64>,
     clock: Clock,
     next_request: Mutex<Option<Instant>>,
@@ -31,11 +31,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(limits: &PaceLimits, clock: Clock) -> Self {
-        let seconds = limits.requests_per_second.map_or(0.0, f64::recip);
+    pub(super) fn new(between_requests: Duration, bandwidth: Option<u64>, clock: Clock) -> Self {
         Self {
-            between_requests: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
-            bandwidth: limits.bandwidth,
+            between_requests,
+            bandwidth,
             clock,
             next_request: Mutex::default(),
             next_bytes: Mutex::default(),
@@ -95,11 +94,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_have_a_pause_between_them_and_none_is_saved_up() {
-        let limits = PaceLimits {
-            requests_per_second: Some(0.5),
-            ..PaceLimits::default()
-        };
-        let pace = Pace::new(&limits, paused);
+        let pace = Pace::new(Duration::from_secs(2), None, paused);
         let three = async || {
             for _ in 0..3 {
                 pace.wait_for_request().await;
@@ -113,11 +108,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bodies_together_are_no_faster_than_the_bandwidth() {
-        let limits = PaceLimits {
-            bandwidth: Some(1000),
-            ..PaceLimits::default()
-        };
-        let pace = Pace::new(&limits, paused);
+        let pace = Pace::new(Duration::ZERO, Some(1000), paused);
         let body = async || {
             for _ in 0..10 {
                 pace.wait_for_bytes().await;

@@ -5,15 +5,15 @@ mod partial;
 mod tests;
 
 use std::io;
-use std::time::Duration;
 
-use bytes::Bytes;
 pub use partial::PartialPackage;
 use reqwest::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use reqwest::{RequestBuilder, StatusCode};
 use url::Url;
 
 use crate::client::{Answer, Client, Follow};
+use crate::content::ThroughputGuard;
+use crate::error::on_blocking_thread;
 use crate::permits::Pool;
 use crate::ranges::{ContentRange, DownloadRecord};
 use crate::validators::make_conditional;
@@ -22,10 +22,8 @@ use crate::{AllowedHosts, FetchError, SizeLimit};
 /// How many bytes are collected before they are written.
 const BATCH: usize = 1 << 20;
 
-/// The minimum number of bytes in [`TIMEOUTS`] time-outs: a server that sends single bytes must not hold the connection
-/// forever.
-const LEAST: usize = 256 << 10;
-const TIMEOUTS: u32 = 30;
+/// The minimum number of bytes in thirty time-outs.
+const LEAST: u64 = 256 << 10;
 
 /// How many answers within one call may have less than [`LEAST`] bytes: unusable ones and small ones.
 const MAX_SMALL_ANSWERS: u32 = 4;
@@ -55,7 +53,7 @@ impl Client {
                 DownloadState::Complete(partial) => return Ok(partial),
                 DownloadState::Incomplete(partial) => partial,
             };
-            if partial.received() < before.saturating_add(LEAST as u64) {
+            if partial.received() < before.saturating_add(LEAST) {
                 small_answers += 1;
             }
         }
@@ -125,13 +123,24 @@ impl Client {
         limit: Option<SizeLimit>,
         mut partial: PartialPackage,
     ) -> Result<DownloadState, FetchError> {
-        let longest = self.timeout().saturating_mul(TIMEOUTS);
+        let mut pace = ThroughputGuard::new(LEAST, self.timeout());
         loop {
-            let mut batch = ReceivedChunks::default();
-            let ended = batch.fill(&mut answer, longest).await;
-            SizeLimit::check(limit, partial.received() + batch.length as u64)?;
+            let (mut chunks, mut length) = (Vec::new(), 0);
+            let ended = loop {
+                match pace.chunk(&mut answer).await {
+                    Ok(Some(chunk)) => {
+                        length += chunk.len();
+                        chunks.push(chunk);
+                    }
+                    Ok(None) => break Ok(true),
+                    Err(error) => break Err(error),
+                }
+                if length >= BATCH {
+                    break Ok(false);
+                }
+            };
+            SizeLimit::check(limit, partial.received() + length as u64)?;
             // Including the bytes before an error: the next try continues there.
-            let chunks = batch.chunks;
             partial = write_blocking(partial, move |partial| partial.append(&chunks)).await?;
             if ended? {
                 break;
@@ -215,41 +224,6 @@ async fn write_blocking(
     work: impl FnOnce(&mut PartialPackage) -> io::Result<()> + Send + 'static,
 ) -> Result<PartialPackage, FetchError> {
     let folder = partial.folder().to_owned();
-    let working = tokio::task::spawn_blocking(move || work(&mut partial).map(|()| partial));
-    match working.await {
-        Ok(done) => done.map_err(|error| FetchError::from_disk(&folder, &error)),
-        Err(error) => Err(FetchError::of_join(&error)),
-    }
-}
-
-/// Chunks that were received and not written yet.
-#[derive(Default)]
-struct ReceivedChunks {
-    chunks: Vec<Bytes>,
-    length: usize,
-}
-
-impl ReceivedChunks {
-    /// Receives until there is enough to write; returns whether the body has ended. The batch also has the bytes before an
-    /// error.
-    async fn fill(&mut self, answer: &mut Answer, longest: Duration) -> Result<bool, FetchError> {
-        let receive = async {
-            while self.length < BATCH {
-                let Some(chunk) = answer.chunk().await? else {
-                    return Ok(true);
-                };
-                self.length += chunk.len();
-                self.chunks.push(chunk);
-            }
-            Ok(false)
-        };
-        match tokio::time::timeout(longest, receive).await {
-            Ok(received) => received,
-            Err(_) if self.length >= LEAST => Ok(false),
-            Err(_) => Err(FetchError::TooSlow {
-                least: LEAST as u64,
-                within: longest,
-            }),
-        }
-    }
+    let worked = on_blocking_thread(move || work(&mut partial).map(|()| partial)).await?;
+    worked.map_err(|error| FetchError::from_disk(&folder, &error))
 }

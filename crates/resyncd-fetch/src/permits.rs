@@ -225,6 +225,7 @@ struct Host {
     state: Mutex<HostState>,
 }
 
+#[derive(Default)]
 struct HostState {
     connections: usize,
     streams: usize,
@@ -268,15 +269,8 @@ impl Host {
                 streams: limits.streams,
                 capacities,
                 is_first_alone: is_https,
-                is_http2: None,
-                answers: 0,
                 at_once: connections,
-                epoch: 0,
-                completed: 0,
-                refusals: 0,
-                refused_at: None,
-                paused_until: None,
-                slowed: None,
+                ..HostState::default()
             }),
         }
     }
@@ -355,20 +349,6 @@ impl HostState {
             self.completed = 0;
         }
     }
-
-    /// A request of this epoch has met an overload, while so many for resources were in progress: the number falls to no less than
-    /// `least`. Whether the request counts.
-    fn note_overload(&mut self, epoch: u64, least: usize, in_progress: usize) -> bool {
-        if epoch != self.epoch {
-            return false;
-        }
-        // A number that was not used is no measure, but `connections_per_host` always is one.
-        let used = self.at_once.min(in_progress.max(self.connections));
-        self.at_once = (used / 2).max(least);
-        self.epoch += 1;
-        self.completed = 0;
-        true
-    }
 }
 
 /// How far a request has come.
@@ -433,9 +413,9 @@ impl Permit {
             if is_overload {
                 let error = FetchError::Status {
                     status: status.as_u16(),
-                    retry_after: None,
+                    retry_after: retry_after.filter(|_| is_busy),
                 };
-                self.note_overload(state, &error, retry_after.filter(|_| is_busy));
+                self.note_overload(state, &error, true);
             }
         });
     }
@@ -458,20 +438,13 @@ impl Permit {
         self.progress = RequestProgress::Failed;
         self.host.change(|state| {
             match error {
-                FetchError::Connect(_) => self.note_overload(state, error, None),
+                FetchError::Connect(_) => self.note_overload(state, error, true),
                 // The server has ended the connection (GOAWAY) or the stream of the request, or it does not answer in time: too many
                 // requests may have waited for a place on the connection.
                 FetchError::CutShort
                 | FetchError::Io(_)
                 | FetchError::Timeout
-                | FetchError::TooSlow { .. } => {
-                    let in_progress = self.host.in_progress(state, Pool::Content);
-                    let least = state.connections;
-                    if state.at_once > least && state.note_overload(self.epoch, least, in_progress)
-                    {
-                        state.slowed = Some(self.slowed_by(error));
-                    }
-                }
+                | FetchError::TooSlow { .. } => self.note_overload(state, error, false),
                 _ => {}
             }
             if may_have_no_connection && state.answers == self.answers {
@@ -482,31 +455,31 @@ impl Permit {
         });
     }
 
-    /// The host is overloaded without doubt.
-    fn note_overload(
-        &self,
-        state: &mut HostState,
-        error: &FetchError,
-        retry_after: Option<Duration>,
-    ) {
-        let in_progress = self.host.in_progress(state, Pool::Content);
-        if state.note_overload(self.epoch, 1, in_progress) {
-            let own = if state.at_once == 1 {
-                PAUSE
-            } else {
-                Duration::ZERO
-            };
-            let asked = retry_after.unwrap_or_default().min(LONGEST_PAUSE);
-            state.paused_until = Some((self.host.clock)().mono + own.max(asked));
-            state.slowed = Some(self.slowed_by(error));
+    /// The request has met an overload. Unless that `is_certain`, it takes back no more than what exceeds the connections. What was
+    /// started before the last overload does not count.
+    fn note_overload(&self, state: &mut HostState, error: &FetchError, is_certain: bool) {
+        let has_excess = is_certain || state.at_once > state.connections;
+        if self.epoch != state.epoch || !has_excess {
+            return;
         }
-    }
-
-    fn slowed_by(&self, error: &FetchError) -> Slowed {
-        Slowed {
+        // A number that was not used is no measure, but `connections_per_host` always is one.
+        let in_progress = self.host.in_progress(state, Pool::Content);
+        let used = state.at_once.min(in_progress.max(state.connections));
+        let least = if is_certain { 1 } else { state.connections };
+        state.at_once = (used / 2).max(least);
+        state.epoch += 1;
+        state.completed = 0;
+        let now = (self.host.clock)();
+        state.slowed = Some(Slowed {
             code: error.code(),
             message: error.to_string(),
-            at: (self.host.clock)().wall,
+            at: now.wall,
+        });
+        if is_certain {
+            let is_least = state.at_once == 1;
+            let own = if is_least { PAUSE } else { Duration::ZERO };
+            let asked = error.retry_after().unwrap_or_default();
+            state.paused_until = Some(now.mono + own.max(asked.min(LONGEST_PAUSE)));
         }
     }
 }

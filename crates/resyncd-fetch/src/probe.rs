@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use reqwest::StatusCode;
-use reqwest::header::{ACCEPT_ENCODING, LINK, SERVER};
+use reqwest::header::{ACCEPT_ENCODING, SERVER};
+use reqwest::{Method, StatusCode};
 use resyncd_core::ResourceUri;
 use url::Url;
 
 use super::client::{Answer, Follow};
 use super::permits::Pool;
 use super::{AllowedHosts, Client, FetchError};
-use crate::{HeaderLink, parse_link_header};
+use crate::HeaderLink;
 
 /// The beginning of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +38,9 @@ impl Client {
     ) -> Result<AnswerStart, FetchError> {
         let client = self.for_own_url(url, timeout)?;
         let mut answer = client
-            .ask(
-                Pool::Documents,
-                url,
-                Follow::Never,
-                |_| Ok(()),
-                |http, url| http.get(url).header(ACCEPT_ENCODING, "identity"),
-            )
+            .ask_document(url, Follow::Never, |http, url| {
+                http.get(url).header(ACCEPT_ENCODING, "identity")
+            })
             .await?;
         let server = answer.header(SERVER).map(str::to_owned);
         // The first part has the beginning: only a short answer is of interest.
@@ -59,68 +55,51 @@ impl Client {
 
     /// Checks whether a resource can be fetched. Retries temporary errors; returns the error of the last try.
     ///
-    /// By HEAD; if that is an error, by a GET whose body is dropped: some servers do not support HEAD.
+    /// By HEAD, or by a GET whose body is dropped.
     pub async fn probe(
         &self,
         uri: &ResourceUri,
         hosts: &AllowedHosts<'_>,
     ) -> Result<(), FetchError> {
-        self.retry(|| async move {
-            let answer = self
-                .ask(
-                    Pool::Content,
-                    uri.url(),
-                    Follow::All,
-                    |url| hosts.check(url),
-                    |http, url| http.head(url).header(ACCEPT_ENCODING, "identity"),
-                )
-                .await?;
-            match answer.response.status() {
-                StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => return Ok(()),
-                _ => drop(answer),
-            }
-            self.get_content(uri, hosts, None, None).await.map(drop)
-        })
-        .await
+        self.head_of(Pool::Content, uri.url(), |url| hosts.check(url))
+            .await
+            .map(drop)
     }
 
     /// Checks whether a document can be fetched, by HEAD, or by a GET whose body is dropped.
     pub(super) async fn probe_document(&self, uri: &Url) -> Result<(), FetchError> {
-        self.document_head(uri).await.map(drop)
+        self.head_of(Pool::Documents, uri, |_| Ok(()))
+            .await
+            .map(drop)
     }
 
     /// The links of the `Link` headers of any resource, in their order.
     pub(super) async fn link_header(&self, uri: &Url) -> Result<Vec<HeaderLink>, FetchError> {
-        let answer = self.document_head(uri).await?;
-        let values = answer.response.headers().get_all(LINK).iter();
-        let texts = values.filter_map(|value| value.to_str().ok());
-        Ok(texts
-            .flat_map(|text| parse_link_header(text, &answer.url))
-            .collect())
+        let answer = self.head_of(Pool::Documents, uri, |_| Ok(())).await?;
+        Ok(answer.links().collect())
     }
 
-    /// The answer to HEAD; if that is an error, to GET, whose body is not read.
-    async fn document_head(&self, uri: &Url) -> Result<Answer, FetchError> {
-        let is_there = |status| {
-            matches!(
-                status,
-                StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION
-            )
+    /// The answer to HEAD; if that is an error, to GET, whose body is not read: some servers do not support HEAD.
+    async fn head_of(
+        &self,
+        pool: Pool,
+        uri: &Url,
+        allowed: impl Fn(&Url) -> Result<(), FetchError>,
+    ) -> Result<Answer, FetchError> {
+        let ask = async |method: Method| {
+            let request = |http: &reqwest::Client, url| {
+                http.request(method.clone(), url)
+                    .header(ACCEPT_ENCODING, "identity")
+            };
+            let answer = self.ask(pool, uri, Follow::All, &allowed, request).await?;
+            match answer.response.status() {
+                StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(answer),
+                _ => Err(answer.into_error().await),
+            }
         };
-        let (pool, follow) = (Pool::Documents, Follow::All);
-        self.retry(|| async move {
-            let head = |http: &reqwest::Client, url| http.head(url);
-            let answer = self.ask(pool, uri, follow, |_| Ok(()), head).await?;
-            if is_there(answer.response.status()) {
-                return Ok(answer);
-            }
-            drop(answer);
-            let get = |http: &reqwest::Client, url| http.get(url);
-            let answer = self.ask(pool, uri, follow, |_| Ok(()), get).await?;
-            if is_there(answer.response.status()) {
-                return Ok(answer);
-            }
-            Err(answer.into_error().await)
+        self.retry(async || match ask(Method::HEAD).await {
+            Err(FetchError::Status { .. }) => ask(Method::GET).await,
+            answered => answered,
         })
         .await
     }

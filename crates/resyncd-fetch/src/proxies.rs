@@ -4,8 +4,8 @@
 //! certificate of a client can be shown; `Debug` does not show passwords.
 
 use std::fmt;
-use std::net::IpAddr;
 
+use ipnet::IpNet;
 use resourcesync::uri::has_userinfo;
 use resyncd_core::{Redaction, hide_userinfo};
 use url::{Host, Url};
@@ -38,13 +38,8 @@ pub enum ProxyException {
         /// Only at this port.
         port: Option<u16>,
     },
-    /// The addresses that begin with so many bits of this one.
-    Network {
-        /// The first of them.
-        address: IpAddr,
-        /// How many bits they share.
-        bits: u32,
-    },
+    /// The addresses of a network.
+    Network(IpNet),
 }
 
 impl Proxies {
@@ -65,6 +60,14 @@ impl Proxies {
         }
     }
 
+    /// The hosts of the proxies.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.http
+            .iter()
+            .chain(&self.https)
+            .filter_map(Url::host_str)
+    }
+
     /// Whether the configuration file has a password of a proxy, or a token in place of the user name.
     #[must_use]
     pub fn has_password_in_file(&self) -> bool {
@@ -76,13 +79,7 @@ impl Proxies {
     pub fn added_to(&self, redaction: Redaction) -> Redaction {
         let proxies = self.http.iter().chain(&self.https);
         let proxies = proxies.filter(|proxy| has_userinfo(proxy));
-        proxies.fold(redaction, |redaction, proxy| {
-            with_userinfo(
-                redaction,
-                proxy.username(),
-                proxy.password().unwrap_or_default(),
-            )
-        })
+        proxies.fold(redaction, with_userinfo)
     }
 }
 
@@ -108,18 +105,9 @@ impl ProxyException {
                 let is_at_port = port.is_none() || *port == url.port_or_known_default();
                 is_at_port && is_at_or_below(&host.to_string(), own)
             }
-            Self::Network { address, bits } => {
-                address_of(host).is_some_and(|host| shares_bits(host, *address, *bits))
+            Self::Network(network) => {
+                address_of(host).is_some_and(|address| network.contains(&address))
             }
         }
     }
-}
-
-fn shares_bits(one: IpAddr, other: IpAddr, bits: u32) -> bool {
-    let differs = match (one, other) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
-        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
-        _ => return false,
-    };
-    differs >= bits
 }

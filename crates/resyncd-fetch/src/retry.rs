@@ -83,7 +83,7 @@ impl Client {
     /// The same, however many tries there have been.
     #[must_use]
     pub fn pause_after(&self, attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Duration {
-        pause_with(self.jitter(), attempt, asked, bounds)
+        pause_with(self.jitter, attempt, asked, bounds)
     }
 
     /// Retries until success, a final error, or the bounds of documents are reached; returns the error of the last try.
@@ -93,7 +93,7 @@ impl Client {
     where
         F: Future<Output = Result<T, FetchError>>,
     {
-        let bounds = self.retries();
+        let bounds = &self.retries;
         let mut attempt = 0;
         loop {
             let error = match op().await {

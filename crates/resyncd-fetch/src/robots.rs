@@ -19,7 +19,7 @@ use robotxt::{BYTE_LIMIT, Robots};
 use url::Url;
 
 use super::client::Client;
-use super::pace::{Pace, PaceLimits};
+use super::pace::Pace;
 use super::permits::Pool;
 use super::{DocumentAnswer, FetchError};
 use crate::Clock;
@@ -69,21 +69,15 @@ struct KnownFile {
 /// What a robots.txt states for this program.
 pub(super) struct RobotsRules {
     stated: Robots,
-    delay: Option<Duration>,
+    /// That of its `Crawl-delay`.
     pace: Option<Pace>,
 }
 
 impl RobotsRules {
     fn new(stated: Robots, clock: Clock) -> Self {
         let delay = stated.crawl_delay().filter(|delay| !delay.is_zero());
-        let delay = delay.map(|delay| delay.min(LONGEST_DELAY));
-        let limits = |delay: Duration| PaceLimits {
-            requests_per_second: Some(delay.as_secs_f64().recip()),
-            ..PaceLimits::default()
-        };
         Self {
-            pace: delay.map(|delay| Pace::new(&limits(delay), clock)),
-            delay,
+            pace: delay.map(|delay| Pace::new(delay.min(LONGEST_DELAY), None, clock)),
             stated,
         }
     }
@@ -96,7 +90,7 @@ impl RobotsRules {
     }
 
     fn restricts(&self) -> bool {
-        self.delay.is_some() || self.stated.always() != Some(true)
+        self.pace.is_some() || self.stated.always() != Some(true)
     }
 }
 
@@ -117,10 +111,6 @@ impl RobotsFiles {
         self.is_obeyed.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn are_obeyed(&self) -> bool {
-        self.is_obeyed.load(Ordering::Relaxed)
-    }
-
     /// The rules that a request must follow; `None`: there are none yet, and it need not wait for them.
     ///
     /// # Errors
@@ -131,9 +121,6 @@ impl RobotsFiles {
         pool: Pool,
         url: &Url,
     ) -> Result<Option<Arc<RobotsRules>>, FetchError> {
-        if !self.are_obeyed() {
-            return Ok(None);
-        }
         if pool != Pool::Content {
             return Ok(self.known(url));
         }
@@ -150,7 +137,7 @@ impl RobotsFiles {
 
     /// Whether the host of a URL wants a pause between two requests, as far as that is known.
     pub(super) fn has_delay(&self, url: &Url) -> bool {
-        self.are_obeyed() && self.known(url).is_some_and(|rules| rules.delay.is_some())
+        self.known(url).is_some_and(|rules| rules.pace.is_some())
     }
 
     /// The rules of the host of a URL, requested unless they are known. It is boxed because that is a request like any other.
@@ -183,25 +170,21 @@ impl RobotsFiles {
 
     async fn request(&self, client: &Client, url: &Url, file: &RobotsFile) -> Arc<RobotsRules> {
         let Ok(url) = robotxt::robots_url(url) else {
-            return Arc::new(RobotsRules::new(Robots::allow_all(), self.clock));
+            return Arc::new(self.allowing_all());
         };
         let read = read_text(&client.without_robots(), &url).await;
         let (source, now) = (&self.source, (self.clock)().mono);
-        let known = match read {
+        let (rules, bytes, age) = match read {
             Ok(text) => {
                 let stated = Robots::parse(text.as_bytes(), &*self.agent);
                 let rules = RobotsRules::new(stated, self.clock);
                 if rules.restricts() {
-                    let crawl_delay = rules.delay.map(|delay| delay.as_secs_f64());
+                    let pace = rules.pace.as_ref();
+                    let crawl_delay = pace.map(|pace| pace.between_requests.as_secs_f64());
                     tracing::info!(source, %url, rules = rules.stated.rules().len(), crawl_delay,
                         "robots.txt restricts what is requested; `robots = false` ignores it");
                 }
-                KnownFile {
-                    rules: Arc::new(rules),
-                    bytes: text.len(),
-                    requested_at: now,
-                    until: now + MAX_AGE,
-                }
+                (Arc::new(rules), text.len(), MAX_AGE)
             }
             Err(error) => {
                 let is_unreachable = is_unreachable(&error);
@@ -209,25 +192,24 @@ impl RobotsFiles {
                     tracing::info!(code = error.code(), source, %url, %error,
                         "robots.txt can't be read; following the one that was read last, if any");
                 }
-                let former = file.known.lock().clone().filter(|_| is_unreachable);
-                let (rules, bytes) = match former {
-                    Some(former) => (former.rules, former.bytes),
-                    None => {
-                        let rules = RobotsRules::new(Robots::allow_all(), self.clock);
-                        (Arc::new(rules), 0)
-                    }
-                };
-                KnownFile {
-                    rules,
-                    bytes,
-                    requested_at: now,
-                    until: now + if is_unreachable { PAUSE } else { MAX_AGE },
+                let age = if is_unreachable { PAUSE } else { MAX_AGE };
+                match file.known.lock().clone().filter(|_| is_unreachable) {
+                    Some(former) => (former.rules, former.bytes, age),
+                    None => (Arc::new(self.allowing_all()), 0, age),
                 }
             }
         };
-        let rules = Arc::clone(&known.rules);
-        *file.known.lock() = Some(known);
+        *file.known.lock() = Some(KnownFile {
+            rules: Arc::clone(&rules),
+            bytes,
+            requested_at: now,
+            until: now + age,
+        });
         rules
+    }
+
+    fn allowing_all(&self) -> RobotsRules {
+        RobotsRules::new(Robots::allow_all(), self.clock)
     }
 
     /// Forgets the files that were requested first, while there are too many of them.
@@ -264,7 +246,7 @@ impl Client {
     /// The same client, which obeys robots.txt. All clones share what is known of it. `source`: the name of the Source, for the log.
     #[must_use]
     pub fn with_robots(mut self, source: &str) -> Self {
-        let files = RobotsFiles::new(source, self.user_agent(), self.clock());
+        let files = RobotsFiles::new(source, self.user_agent(), self.clock);
         self.robots = Some(Arc::new(files));
         self
     }
@@ -278,14 +260,20 @@ impl Client {
 
     /// Reads the robots.txt of the host of a URL, unless it is known, so that its `Crawl-delay` holds also for documents.
     pub async fn read_robots(&self, url: &Url) {
-        if let Some(robots) = self.robots.as_ref().filter(|robots| robots.are_obeyed()) {
+        if let Some(robots) = self.obeyed_robots() {
             robots.rules_of(self, url).await;
         }
     }
 
+    /// What is known of robots.txt, as long as it is obeyed.
+    pub(super) fn obeyed_robots(&self) -> Option<&RobotsFiles> {
+        let robots = self.robots.as_deref();
+        robots.filter(|robots| robots.is_obeyed.load(Ordering::Relaxed))
+    }
+
     /// Whether a URL may be requested that nobody has named as a document.
     pub(super) async fn is_allowed(&self, url: &Url) -> bool {
-        match self.robots.as_ref().filter(|robots| robots.are_obeyed()) {
+        match self.obeyed_robots() {
             Some(robots) => robots.rules_of(self, url).await.stated.is_url_allowed(url),
             None => true,
         }
@@ -310,8 +298,7 @@ async fn read_text(client: &Client, url: &Url) -> Result<String, FetchError> {
 
 /// Whether an error does not say that there is none (section 2.3.1.4).
 fn is_unreachable(error: &FetchError) -> bool {
-    let is_of_server = matches!(error, FetchError::Status { status, .. } if *status >= 500);
-    is_of_server || error.class() == ErrorClass::Retry
+    error.status().is_some_and(|status| status >= 500) || error.class() == ErrorClass::Retry
 }
 
 fn host_of(url: &Url) -> String {

@@ -1,6 +1,9 @@
 //! Spools the body of a document: decompresses it, counts and hashes the result, stores it in memory or in a file.
 
 use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use flate2::write::{DeflateDecoder, GzDecoder, ZlibDecoder};
@@ -19,7 +22,7 @@ const IN_MEMORY: usize = 1 << 20;
 pub(super) struct Spool {
     // Twice, because some servers compress a gzip file again for transport.
     unzip: Unzip<Unzip<Sink>>,
-    received: u64,
+    received: Arc<AtomicU64>,
 }
 
 /// A complete body.
@@ -32,27 +35,24 @@ pub(super) struct Spooled {
 impl Spool {
     /// An empty spool with a limit in bytes after decompression. `is_deflated`: whether the server states that.
     pub(super) fn new(limit: u64, is_deflated: bool) -> Self {
+        let received = Arc::new(AtomicU64::new(0));
         let sink = Sink {
             file: SpooledTempFile::new(IN_MEMORY),
             hash: Sha256::new(),
             len: 0,
             limit,
-            max_expanded: max_expanded(0),
+            received: Arc::clone(&received),
         };
         Self {
             unzip: Unzip::new(Unzip::new(sink, is_deflated), is_deflated),
-            received: 0,
+            received,
         }
     }
 
     /// Adds the next bytes as they were served.
     pub(super) fn add(&mut self, chunks: &[Bytes]) -> Result<(), FetchError> {
         for chunk in chunks {
-            self.received += chunk.len() as u64;
-            // Checked in the sink: a few bytes that were compressed twice may exceed any disk.
-            if let Some(sink) = self.unzip.inner().and_then(Unzip::inner) {
-                sink.max_expanded = max_expanded(self.received);
-            }
+            self.received.fetch_add(chunk.len() as u64, Relaxed);
             self.unzip.write_all(chunk).map_err(to_fetch_error)?;
         }
         Ok(())
@@ -98,8 +98,8 @@ struct Sink {
     hash: Sha256,
     len: u64,
     limit: u64,
-    /// The maximum length for the bytes received so far.
-    max_expanded: u64,
+    /// How many bytes were received: a few that were compressed twice may exceed any disk.
+    received: Arc<AtomicU64>,
 }
 
 impl Write for Sink {
@@ -108,7 +108,7 @@ impl Write for Sink {
         if self.len > self.limit {
             return Err(io::Error::other(SinkError::OverLimit(self.limit)));
         }
-        if self.len > self.max_expanded {
+        if self.len > max_expanded(self.received.load(Relaxed)) {
             return Err(io::Error::other(SinkError::OutOfProportion));
         }
         self.file
@@ -152,18 +152,6 @@ impl<W: Write> Unzip<W> {
         }
     }
 
-    fn inner(&mut self) -> Option<&mut W> {
-        match self {
-            Self::Start { inner, .. } | Self::Plain(inner) | Self::BehindMember(inner) => {
-                Some(inner)
-            }
-            Self::Gzip(decoder) => Some(decoder.get_mut()),
-            Self::Zlib(decoder) => Some(decoder.get_mut()),
-            Self::Deflate(decoder) => Some(decoder.get_mut()),
-            Self::Broken => None,
-        }
-    }
-
     fn decide(&mut self) -> io::Result<()> {
         match std::mem::replace(self, Self::Broken) {
             Self::Start {
@@ -187,19 +175,6 @@ impl<W: Write> Unzip<W> {
                 *self = decided;
                 Ok(())
             }
-        }
-    }
-
-    fn end_member(&mut self) -> io::Result<()> {
-        if let Self::Gzip(decoder) = std::mem::replace(self, Self::Broken) {
-            *self = Self::BehindMember(decoder.finish()?);
-        }
-        Ok(())
-    }
-
-    fn begin_member(&mut self) {
-        if let Self::BehindMember(inner) = std::mem::replace(self, Self::Broken) {
-            *self = Self::Gzip(Box::new(GzDecoder::new(inner)));
         }
     }
 
@@ -236,14 +211,18 @@ impl<W: Write> Write for Unzip<W> {
             Self::Plain(inner) => inner.write(bytes),
             Self::Gzip(decoder) => match decoder.write(bytes)? {
                 0 if !bytes.is_empty() => {
-                    self.end_member()?;
+                    if let Self::Gzip(decoder) = std::mem::replace(self, Self::Broken) {
+                        *self = Self::BehindMember(decoder.finish()?);
+                    }
                     self.write(bytes)
                 }
                 taken => Ok(taken),
             },
             Self::BehindMember(_) => match bytes.iter().take_while(|&&byte| byte == 0).count() {
                 0 if !bytes.is_empty() => {
-                    self.begin_member();
+                    if let Self::BehindMember(inner) = std::mem::replace(self, Self::Broken) {
+                        *self = Self::Gzip(Box::new(GzDecoder::new(inner)));
+                    }
                     self.write(bytes)
                 }
                 zeros => Ok(zeros),

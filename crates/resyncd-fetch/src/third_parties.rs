@@ -420,7 +420,7 @@ mod tests {
         let guard = Guard {
             allow_private: true,
             as_public: Arc::default(),
-            trusted_host: None,
+            trusted: Arc::default(),
         };
         let client = Client::guarded(&test_site::http(), guard, lookup, test_site::now).unwrap();
         // One at once, whatever the name.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use reqwest::Method;
-use reqwest::header::LINK;
 use resourcesync::media_type::GZIP_MAGIC;
 use resourcesync::uri::without_userinfo;
 use resyncd_core::{HubUri, MAX_HUBS, TopicUri};
@@ -14,8 +13,6 @@ use url::Url;
 use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::link_tags::LinkTags;
-use super::permits::Pool;
-use crate::parse_link_header;
 
 /// How much of a body is searched for links, in bytes.
 const MAX_BODY: usize = 256 << 10;
@@ -45,10 +42,11 @@ impl TopicLinks {
         }
     }
 
-    fn add(&mut self, is_hub: bool, href: Url) {
-        if !is_hub {
+    fn add(&mut self, rel: &str, href: Url) {
+        if rel == "self" {
             self.topic = self.topic.take().or(TopicUri::try_from(href).ok());
-        } else if let Ok(hub) = HubUri::try_from(href)
+        } else if rel == "hub"
+            && let Ok(hub) = HubUri::try_from(href)
             && self.hubs.len() < MAX_HUBS
             && !self.hubs.contains(&hub)
         {
@@ -58,13 +56,8 @@ impl TopicLinks {
 
     fn of_headers(answer: &Answer) -> Self {
         let mut found = Self::default();
-        let values = answer.response.headers().get_all(LINK).iter();
-        for link in values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| parse_link_header(value, &answer.url))
-            .filter(|link| matches!(link.rel.as_str(), "hub" | "self"))
-        {
-            found.add(link.rel == "hub", link.href);
+        for link in answer.links() {
+            found.add(&link.rel, link.href);
         }
         found
     }
@@ -74,7 +67,7 @@ impl TopicLinks {
         for link in LinkTags::of_head(text, url) {
             for rel in ["hub", "self"] {
                 if link.relates(rel) {
-                    found.add(rel == "hub", without_userinfo(link.href.clone()));
+                    found.add(rel, without_userinfo(link.href.clone()));
                 }
             }
         }
@@ -129,15 +122,8 @@ impl Client {
     }
 
     async fn head_or_get(&self, topic: &TopicUri, method: Method) -> Result<Answer, FetchError> {
-        let answer = self
-            .ask(
-                Pool::Documents,
-                topic.url(),
-                Follow::All,
-                |_| Ok(()),
-                |http, url| http.request(method.clone(), url),
-            )
-            .await?;
+        let request = |http: &reqwest::Client, url| http.request(method.clone(), url);
+        let answer = self.ask_document(topic.url(), Follow::All, request).await?;
         if answer.response.status().is_success() {
             Ok(answer)
         } else {

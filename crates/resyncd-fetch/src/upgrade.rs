@@ -50,8 +50,7 @@ impl Client {
         }
         let headers = answer.response.headers().clone();
         let upgrading = tokio::time::timeout(self.timeout(), answer.response.upgrade());
-        let upgraded = upgrading.await.map_err(|_| FetchError::Timeout)?;
-        let connection = upgraded.map_err(|error| FetchError::from_transport(&error))?;
+        let connection = upgrading.await??;
         Ok(UpgradeAnswer::Switched {
             headers,
             connection,

@@ -9,7 +9,6 @@ use url::Url;
 
 use super::FetchError;
 use super::client::{Client, Follow};
-use super::permits::Pool;
 use crate::WebhookRequest;
 
 /// The answer of a receiver.
@@ -60,20 +59,14 @@ impl WebhookReceiver {
     pub async fn send(&self, request: &WebhookRequest) -> Result<WebhookAnswer, FetchError> {
         let answer = self
             .client
-            .ask(
-                Pool::Documents,
-                &self.url,
-                Follow::Never,
-                |_| Ok(()),
-                |http, url| {
-                    http.post(url)
-                        .header(CONTENT_TYPE, "application/json")
-                        .header("webhook-id", &request.id)
-                        .header("webhook-timestamp", request.timestamp)
-                        .header("webhook-signature", &request.signature)
-                        .body(request.body.clone())
-                },
-            )
+            .ask_document(&self.url, Follow::Never, |http, url| {
+                http.post(url)
+                    .header(CONTENT_TYPE, "application/json")
+                    .header("webhook-id", &request.id)
+                    .header("webhook-timestamp", request.timestamp)
+                    .header("webhook-signature", &request.signature)
+                    .body(request.body.clone())
+            })
             .await?;
         let status = answer.response.status();
         let retry_after = answer.retry_after();

@@ -4,9 +4,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, SecondsFormat, Utc};
-use hmac::{Hmac, KeyInit, Mac};
+use ring::hmac;
 use serde_json::json;
-use sha2::Sha256;
 
 /// The `type` of the body.
 const TYPE: &str = "resyncd.changes";
@@ -73,9 +72,9 @@ impl WebhookRequest {
 
 /// `v1,` and the HMAC with SHA-256 of the id, the time and the body, in base64.
 fn signature(key: &[u8], id: &str, timestamp: i64, body: &str) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("an HMAC takes a key of any length");
-    mac.update(format!("{id}.{timestamp}.{body}").as_bytes());
-    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    let signature = hmac::sign(&key, format!("{id}.{timestamp}.{body}").as_bytes());
+    format!("v1,{}", STANDARD.encode(signature))
 }
 
 #[cfg(test)]

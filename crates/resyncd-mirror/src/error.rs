@@ -11,24 +11,8 @@ use crate::mirror_path::BadPath;
 /// Why a file could not be staged, published, removed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
-    /// The file system or a quota is full, or few inodes are free.
-    #[error("no space or no inodes left: {doing} {path}")]
-    DiskFull {
-        /// The operation that failed, such as `writing`.
-        doing: &'static str,
-        /// The file or folder.
-        path: String,
-    },
-    /// The file system is mounted read-only.
-    #[error("the file system is read-only: {doing} {path}")]
-    ReadOnly {
-        /// The operation that failed, such as `writing`.
-        doing: &'static str,
-        /// The file or folder.
-        path: String,
-    },
-    /// Any other error of the operating system.
-    #[error("{doing} {path}: {source}")]
+    /// An error of the operating system: also that the file system is full or read-only.
+    #[error("{}", io_text(doing, path, *source))]
     Io {
         /// The operation that failed, such as `writing`.
         doing: &'static str,
@@ -91,9 +75,11 @@ impl MirrorError {
     /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::DiskFull { .. } => "disk-full",
-            Self::ReadOnly { .. } => "read-only",
-            Self::Io { .. } => "io",
+            Self::Io { source, .. } => match *source {
+                Errno::NOSPC | Errno::DQUOT => "disk-full",
+                Errno::ROFS => "read-only",
+                _ => "io",
+            },
             Self::Locked { .. } => "mirror-locked",
             Self::NotMounted { .. } | Self::Moved { .. } => "mirror-missing",
             Self::CaseInsensitive { .. } => "mirror-case-insensitive",
@@ -107,23 +93,21 @@ impl MirrorError {
     /// The message for an operator whose mirror can't be opened: the error, and what to do about it.
     pub fn of_opening(&self) -> String {
         let step = match self {
-            Self::DiskFull { .. } => "free some space on its disk, or some inodes (`df -i`)",
-            Self::ReadOnly { .. } => {
-                "mount it writable; a systemd unit needs it among its ReadWritePaths"
-            }
-            Self::Io {
-                source: Errno::ACCESS | Errno::PERM,
-                ..
-            } => "the user of resyncd needs write access to it",
-            Self::Io {
-                source: Errno::EXIST,
-                ..
-            }
-            | Self::Blocked { .. }
+            Self::Io { source, .. } => match *source {
+                Errno::NOSPC | Errno::DQUOT => {
+                    "free some space on its disk, or some inodes (`df -i`)"
+                }
+                Errno::ROFS => {
+                    "mount it writable; a systemd unit needs it among its ReadWritePaths"
+                }
+                Errno::ACCESS | Errno::PERM => "the user of resyncd needs write access to it",
+                Errno::EXIST => NO_FOLDER,
+                _ => "check the disk and the path",
+            },
+            Self::Blocked { .. }
             | Self::Exists { .. }
             | Self::Missing { .. }
-            | Self::BadPath(_) => "`mirror` must be a folder, or a path where one can be created",
-            Self::Io { .. } => "check the disk and the path",
+            | Self::BadPath(_) => NO_FOLDER,
             Self::Locked { .. } => "stop the other process, or give each its own mirror",
             Self::NotMounted { .. } | Self::Moved { .. } => NOT_MOUNTED,
             Self::CaseInsensitive { .. } => CASE_INSENSITIVE,
@@ -135,11 +119,7 @@ impl MirrorError {
     /// after an [unusable](ErrorClass::Unusable) one only another path does.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::DiskFull { .. }
-            | Self::ReadOnly { .. }
-            | Self::Io { .. }
-            | Self::NotMounted { .. }
-            | Self::Moved { .. } => ErrorClass::Fatal,
+            Self::Io { .. } | Self::NotMounted { .. } | Self::Moved { .. } => ErrorClass::Fatal,
             Self::Locked { .. } | Self::CaseInsensitive { .. } => ErrorClass::Retry,
             Self::Blocked { .. }
             | Self::Exists { .. }
@@ -158,8 +138,6 @@ impl MirrorError {
     pub(super) fn classify(doing: &'static str, path: &str, source: Errno) -> Self {
         let path = path.to_owned();
         match source {
-            Errno::NOSPC | Errno::DQUOT => Self::DiskFull { doing, path },
-            Errno::ROFS => Self::ReadOnly { doing, path },
             // NAMETOOLONG: some file systems (encrypting ones) limit names to less than 255 bytes.
             Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NAMETOOLONG | Errno::XDEV => {
                 Self::Blocked { path }
@@ -187,6 +165,18 @@ impl MirrorError {
         Self::classify(doing, path, errno(error))
     }
 }
+
+/// The message of an error of the operating system.
+fn io_text(doing: &str, path: &str, source: Errno) -> String {
+    match source {
+        Errno::NOSPC | Errno::DQUOT => format!("no space or no inodes left: {doing} {path}"),
+        Errno::ROFS => format!("the file system is read-only: {doing} {path}"),
+        source => format!("{doing} {path}: {source}"),
+    }
+}
+
+/// What to do about something else at the path of a mirror.
+const NO_FOLDER: &str = "`mirror` must be a folder, or a path where one can be created";
 
 /// What to do about a mirror that is not there.
 pub const NOT_MOUNTED: &str = "mount its disk; if the files were moved, set `mirror` to where they are; if they are lost for good, \

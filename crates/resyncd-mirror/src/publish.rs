@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use parking_lot::MutexGuard;
-use resyncd_core::ErrorClass;
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
@@ -429,12 +428,9 @@ impl FolderSyncs<'_> {
 
 /// The error of a file or folder that could not be synced. Another path would not help.
 fn not_synced(path: &str, errno: Errno) -> MirrorError {
-    match MirrorError::classify("syncing", path, errno) {
-        error if error.class() == ErrorClass::Fatal => error,
-        _ => MirrorError::Io {
-            doing: "syncing",
-            path: path.to_owned(),
-            source: errno,
-        },
+    MirrorError::Io {
+        doing: "syncing",
+        path: path.to_owned(),
+        source: errno,
     }
 }

@@ -13,7 +13,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +21,7 @@ use resourcesync::SourceTime;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::MirrorError;
 use super::disk::DiskCall;
@@ -334,7 +335,7 @@ impl Staged {
         }
         let is_alone = length >= SYNC_ALONE || !name.staging.file_system.replaces_fsync;
         let permit = (!is_alone)
-            .then(|| OpenPermit::within_limit(&name.staging.open_files))
+            .then(|| name.staging.open_files.permit())
             .flatten();
         let state = match permit {
             Some(permit) => SyncState::Written(OpenFile {
@@ -413,7 +414,7 @@ pub(super) struct OpenFile {
     file: File,
     /// How many syncs of the file system had failed before the file was created.
     failures: u64,
-    _permit: OpenPermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl OpenFile {
@@ -430,7 +431,8 @@ impl OpenFile {
 
 /// The number of completed files that are open. It is limited: file descriptors are for all Sources, and for the listeners.
 pub(super) struct OpenFiles {
-    open: AtomicUsize,
+    /// One for each that may be open.
+    permits: Arc<Semaphore>,
     limit: usize,
 }
 
@@ -442,38 +444,23 @@ static OPEN: LazyLock<Arc<OpenFiles>> = LazyLock::new(|| {
 
 impl OpenFiles {
     pub(super) fn new(limit: usize) -> Self {
-        let open = AtomicUsize::new(0);
-        Self { open, limit }
+        let permits = Arc::new(Semaphore::new(limit));
+        Self { permits, limit }
+    }
+
+    /// The permit of a completed file to be open; `None` if as many are open as may be.
+    fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
     /// Whether only that half of them is left that is for files which are closed when they are synced.
     pub(super) fn are_many(&self) -> bool {
-        self.open.load(Ordering::Relaxed) >= self.half()
+        self.limit - self.permits.available_permits() >= self.half()
     }
 
     /// As many may be open while as many others are written.
     pub(super) fn half(&self) -> usize {
         self.limit / 2
-    }
-}
-
-/// The permit of a completed file to be open.
-struct OpenPermit(Arc<OpenFiles>);
-
-impl OpenPermit {
-    /// `None` if as many are open as may be.
-    fn within_limit(files: &Arc<OpenFiles>) -> Option<Self> {
-        let one_more = |open: usize| (open < files.limit).then_some(open + 1);
-        let counted = files
-            .open
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.ok().map(|_| Self(Arc::clone(files)))
-    }
-}
-
-impl Drop for OpenPermit {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The forms and queries of section 5.
 
-use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 /// What a hub is asked for.
@@ -77,13 +77,13 @@ impl SubscriptionRequest {
     /// Parses the form; `None` if a required parameter is missing or the mode can't be requested.
     #[must_use]
     pub fn parse_form(form: &str) -> Option<Self> {
-        let fields = HubFields::parse(form);
+        let mut fields = HubFields::parse(form);
         Some(Self {
             mode: fields.mode().filter(|mode| *mode != Mode::Denied)?,
-            callback: fields.callback.filter(|callback| !callback.is_empty())?,
-            topic: fields.topic.filter(|topic| !topic.is_empty())?,
-            lease_seconds: fields.lease_seconds.as_deref().and_then(parse_seconds),
-            secret: fields.secret.filter(|secret| !secret.is_empty()),
+            callback: fields.take_stated("hub.callback")?,
+            topic: fields.take_stated("hub.topic")?,
+            lease_seconds: fields.lease_seconds(),
+            secret: fields.take_stated("hub.secret"),
         })
     }
 }
@@ -121,13 +121,13 @@ impl Verification {
     /// Other parameters of the callback are ignored, even if the hub appended its own with a second `?`.
     #[must_use]
     pub fn parse_query(query: &str) -> Option<Self> {
-        let fields = HubFields::parse(query);
+        let mut fields = HubFields::parse(query);
         Some(Self {
             mode: fields.mode()?,
-            topic: fields.topic.filter(|topic| !topic.is_empty())?,
-            challenge: fields.challenge,
-            lease_seconds: fields.lease_seconds.as_deref().and_then(parse_seconds),
-            reason: fields.reason,
+            topic: fields.take_stated("hub.topic")?,
+            challenge: fields.take("hub.challenge"),
+            lease_seconds: fields.lease_seconds(),
+            reason: fields.take("hub.reason"),
         })
     }
 
@@ -135,7 +135,7 @@ impl Verification {
     /// encode it, so that a `+`, `&` or `%2F` of the topic would be decoded or cut.
     #[must_use]
     pub fn topics_of_query(query: &str) -> Vec<String> {
-        let decoded = HubFields::parse(query).topic;
+        let decoded = HubFields::parse(query).take("hub.topic");
         let raw = raw_topic(query).map(str::to_owned);
         let stated = decoded.into_iter().chain(raw);
         let mut topics: Vec<String> = stated.filter(|topic| !topic.is_empty()).collect();
@@ -184,48 +184,36 @@ impl Verification {
     }
 }
 
-/// The `hub.*` parameters of a form or query; the first of each.
-#[derive(Default)]
-struct HubFields {
-    mode: Option<String>,
-    callback: Option<String>,
-    topic: Option<String>,
-    challenge: Option<String>,
-    lease_seconds: Option<String>,
-    reason: Option<String>,
-    secret: Option<String>,
-}
+/// The parameters of a form or query; the first of each.
+struct HubFields(HashMap<String, String>);
 
 impl HubFields {
     fn parse(form: &str) -> Self {
-        let mut fields = Self::default();
+        let mut fields = HashMap::new();
         for pair in form.split('&').map(hub_part) {
             for (name, value) in form_urlencoded::parse(pair.as_bytes()) {
-                if let Some(slot) = fields.slot(&name)
-                    && slot.is_none()
-                {
-                    *slot = Some(Cow::into_owned(value));
-                }
+                let first = fields.entry(name.into_owned());
+                first.or_insert_with(|| value.into_owned());
             }
         }
-        fields
+        Self(fields)
     }
 
-    fn slot(&mut self, name: &str) -> Option<&mut Option<String>> {
-        match name {
-            "hub.mode" => Some(&mut self.mode),
-            "hub.callback" => Some(&mut self.callback),
-            "hub.topic" => Some(&mut self.topic),
-            "hub.challenge" => Some(&mut self.challenge),
-            "hub.lease_seconds" => Some(&mut self.lease_seconds),
-            "hub.reason" => Some(&mut self.reason),
-            "hub.secret" => Some(&mut self.secret),
-            _ => None,
-        }
+    fn take(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
     }
 
-    fn mode(&self) -> Option<Mode> {
-        self.mode.as_deref().and_then(Mode::parse)
+    /// One that is not empty.
+    fn take_stated(&mut self, name: &str) -> Option<String> {
+        self.take(name).filter(|value| !value.is_empty())
+    }
+
+    fn mode(&mut self) -> Option<Mode> {
+        Mode::parse(&self.take("hub.mode")?)
+    }
+
+    fn lease_seconds(&mut self) -> Option<u64> {
+        parse_seconds(&self.take("hub.lease_seconds")?)
     }
 }
 

@@ -20,7 +20,7 @@
 //! to [`Hub::new`].
 
 use std::collections::BTreeMap;
-use std::{error, fmt};
+use std::fmt;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -132,14 +132,17 @@ pub enum Outcome {
 }
 
 /// Why a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// There is no room for another subscription.
+    #[error("this hub has no room for another subscription")]
     Full,
     /// The secret has 200 bytes or more.
+    #[error("hub.secret must be shorter than 200 bytes")]
     SecretTooLong,
     /// The callback has not confirmed the request. What there was before remains.
+    #[error("the callback has not answered with 2xx and the challenge")]
     NotConfirmed,
 }
 
@@ -153,18 +156,6 @@ impl Refusal {
         }
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full => "this hub has no room for another subscription",
-            Self::SecretTooLong => "hub.secret must be shorter than 200 bytes",
-            Self::NotConfirmed => "the callback has not answered with 2xx and the challenge",
-        })
-    }
-}
-
-impl error::Error for Refusal {}
 
 /// A POST of the published body to one callback.
 #[derive(Clone, PartialEq, Eq)]

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use hmac::{Hmac, KeyInit, Mac};
-use sha1::Sha1;
-use sha2::{Sha256, Sha384, Sha512};
+use ring::hmac;
 
 /// The method of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +27,16 @@ impl SignatureMethod {
             Self::Sha384 => "sha384",
             Self::Sha512 => "sha512",
         }
+    }
+
+    fn key(self, secret: &[u8]) -> hmac::Key {
+        let algorithm = match self {
+            Self::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Self::Sha256 => hmac::HMAC_SHA256,
+            Self::Sha384 => hmac::HMAC_SHA384,
+            Self::Sha512 => hmac::HMAC_SHA512,
+        };
+        hmac::Key::new(algorithm, secret)
     }
 
     /// The method of that name, in any case.
@@ -76,43 +84,14 @@ impl Signature {
     /// Signs a body.
     #[must_use]
     pub fn sign(method: SignatureMethod, secret: &[u8], body: &[u8]) -> Self {
-        let bytes = match method {
-            SignatureMethod::Sha1 => signing::<Hmac<Sha1>>(secret, body)
-                .finalize()
-                .into_bytes()
-                .to_vec(),
-            SignatureMethod::Sha256 => signing::<Hmac<Sha256>>(secret, body)
-                .finalize()
-                .into_bytes()
-                .to_vec(),
-            SignatureMethod::Sha384 => signing::<Hmac<Sha384>>(secret, body)
-                .finalize()
-                .into_bytes()
-                .to_vec(),
-            SignatureMethod::Sha512 => signing::<Hmac<Sha512>>(secret, body)
-                .finalize()
-                .into_bytes()
-                .to_vec(),
-        };
+        let bytes = hmac::sign(&method.key(secret), body).as_ref().to_vec();
         Self { method, bytes }
     }
 
     /// Whether it is the signature of that body; compared in constant time.
     #[must_use]
     pub fn verifies(&self, secret: &[u8], body: &[u8]) -> bool {
-        let verified = match self.method {
-            SignatureMethod::Sha1 => signing::<Hmac<Sha1>>(secret, body).verify_slice(&self.bytes),
-            SignatureMethod::Sha256 => {
-                signing::<Hmac<Sha256>>(secret, body).verify_slice(&self.bytes)
-            }
-            SignatureMethod::Sha384 => {
-                signing::<Hmac<Sha384>>(secret, body).verify_slice(&self.bytes)
-            }
-            SignatureMethod::Sha512 => {
-                signing::<Hmac<Sha512>>(secret, body).verify_slice(&self.bytes)
-            }
-        };
-        verified.is_ok()
+        hmac::verify(&self.method.key(secret), body, &self.bytes).is_ok()
     }
 
     /// The method.
@@ -127,12 +106,6 @@ impl fmt::Display for Signature {
         let hexadecimal = HEXLOWER.encode(&self.bytes);
         write!(f, "{}={hexadecimal}", self.method.as_str())
     }
-}
-
-fn signing<M: Mac + KeyInit>(secret: &[u8], body: &[u8]) -> M {
-    let mut mac = <M as KeyInit>::new_from_slice(secret).expect("HMAC accepts keys of any length");
-    mac.update(body);
-    mac
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use resourcesync::{Capability, DocumentSummary, Oddities, Oddity, SourceTime};
 use resyncd_core::{Offer, Transport};
 use resyncd_fetch::{
     CapabilityList, Discovery, DiscoveryAttempt, DocumentSummaries, EntryCounts, ReplacedEntry,
-    TriedParts, UnsupportedChannel,
+    TriedParts,
 };
 use serde::Serialize;
 use url::Url;
@@ -323,19 +323,19 @@ impl SetReport {
 }
 
 fn offered(advertised: &Offer, summaries: &DocumentSummaries) -> OfferReport {
-    let seen = summaries.of(&advertised.uri);
+    let seen = summaries.by_uri.get(&advertised.uri);
     let error = match seen {
         Some(Err(error)) => Some(status_error(error.code(), error)),
-        Some(Ok(summary)) => contradiction(&advertised.capability, summary),
+        Some(Ok(read)) => contradiction(&advertised.capability, &read.summary),
         None => None,
     };
-    let summary = seen.and_then(|seen| seen.as_ref().ok());
+    let read = seen.and_then(|seen| seen.as_ref().ok());
     OfferReport {
         capability: advertised.capability.to_string(),
         uri: advertised.uri.to_string(),
         looked_into: seen.is_some(),
-        facts: summary.map(|summary| facts(summary, summaries.counts_of(&advertised.uri))),
-        parts: summaries.parts_of(&advertised.uri).map(parts),
+        facts: read.map(|read| facts(&read.summary, &read.counts)),
+        parts: read.and_then(|read| read.parts.as_ref()).map(parts),
         error,
     }
 }
@@ -358,8 +358,8 @@ fn contradiction(advertised: &Capability, summary: &DocumentSummary) -> Option<S
     (stated != advertised).then(|| status_error("wrong-capability", &message))
 }
 
-fn facts(summary: &DocumentSummary, stated: Option<&EntryCounts>) -> DocumentFacts {
-    let EntryCounts { types, collections } = stated.cloned().unwrap_or_default();
+fn facts(summary: &DocumentSummary, stated: &EntryCounts) -> DocumentFacts {
+    let EntryCounts { types, collections } = stated.clone();
     let text = |time: Option<SourceTime>| time.map(|time| time.to_string());
     let (earliest, latest) = if summary.is_index {
         (summary.lists_from, summary.lists_until)
@@ -399,7 +399,7 @@ fn channel(advertised: &Offer, rules: &UsableChannels<'_>) -> AdvertisedChannel 
     }
 }
 
-fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
+fn unsupported_channel(channel: &Offer) -> AdvertisedChannel {
     let reason = match channel.uri.scheme() {
         "xmpp" => "XMPP without the name of a node",
         scheme => &format!("the scheme {scheme}"),

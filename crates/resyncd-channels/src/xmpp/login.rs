@@ -44,13 +44,20 @@ pub(super) struct Resumption {
     pub(super) own: String,
 }
 
+/// Whether stanzas are acknowledged (XEP-0198).
+pub(super) enum Management {
+    Off,
+    Acknowledged,
+    /// They are, and the session has a name by which it can be resumed.
+    Resumable(String),
+}
+
 /// A session that has begun.
 pub(super) struct Login {
     pub(super) stream: XmlStream,
     /// The full address.
     pub(super) own: String,
-    /// Whether stanzas are acknowledged; with the name of the session if it can be resumed.
-    pub(super) managed: Option<Option<String>>,
+    pub(super) management: Management,
     /// Whether it goes on where the one before was lost.
     pub(super) is_resumed: bool,
     /// What came before stanzas were counted: what a session before this one has subscribed to goes on.
@@ -101,22 +108,22 @@ pub(super) async fn log_in(
         return Ok(Login {
             stream,
             own: resumption.own.clone(),
-            managed: Some(Some(resumption.id.clone())),
+            management: Management::Resumable(resumption.id.clone()),
             is_resumed: true,
             early: Vec::new(),
         });
     }
     let mut early = Vec::new();
     let own = bind(&mut stream, credentials.resource, &mut early).await?;
-    let managed = if has_management {
+    let management = if has_management {
         manage(&mut stream, &mut early).await?
     } else {
-        None
+        Management::Off
     };
     Ok(Login {
         stream,
         own,
-        managed,
+        management,
         is_resumed: false,
         early,
     })
@@ -262,11 +269,11 @@ async fn bind(
     }
 }
 
-/// Has stanzas acknowledged. Returns the name of the session if it can be resumed.
+/// Has stanzas acknowledged.
 async fn manage(
     stream: &mut XmlStream,
     early: &mut Vec<StanzaElement>,
-) -> Result<Option<Option<String>>, XmppError> {
+) -> Result<Management, XmppError> {
     stream.send(&format!("<enable xmlns='{SM}' resume='true'/>"))?;
     let is_answer = |it: &StanzaElement| it.namespace.as_str() == SM;
     let answer = answer(stream, early, is_answer).await?;
@@ -274,9 +281,10 @@ async fn manage(
         "enabled" => {
             let can_resume = matches!(answer.attribute("resume"), Some("true" | "1"));
             let id = answer.attribute("id").filter(|_| can_resume);
-            Ok(Some(id.map(str::to_owned)))
+            let id = id.map(str::to_owned);
+            Ok(id.map_or(Management::Acknowledged, Management::Resumable))
         }
-        "failed" => Ok(None),
+        "failed" => Ok(Management::Off),
         _ => Err(unexpected(&answer)),
     }
 }

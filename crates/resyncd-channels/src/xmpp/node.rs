@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::element::StanzaElement;
 use super::error::XmppError;
-use super::login::{Login, Resumption};
+use super::login::{Login, Management, Resumption};
 use super::names::{CLIENT, PING, PUBSUB, PUBSUB_EVENT, SM, STANZA_ERRORS};
 use super::stream::{XmlStream, condition, escaped, shown, unexpected};
 use super::wanted::{ItemQuery, WantedItems};
@@ -96,7 +96,7 @@ pub struct NodeSession {
     name: NodeName,
     /// The full address of this session.
     own: String,
-    managed: Option<Option<String>>,
+    management: Management,
     /// How many stanzas were processed.
     handled: u32,
     /// Whether the server must be sent an acknowledgement.
@@ -164,7 +164,7 @@ impl NodeSession {
             stream: login.stream,
             name,
             own: login.own,
-            managed: login.managed,
+            management: login.management,
             handled: 0,
             is_unacknowledged: false,
             pending: VecDeque::new(),
@@ -266,10 +266,12 @@ impl NodeSession {
     /// What the session is resumed with, if the server allows that, and nothing but its connection has failed.
     #[must_use]
     pub fn resumption(&self) -> Option<NodeResumption> {
-        let id = self.managed.clone().flatten().filter(|_| self.can_resume)?;
-        Some(NodeResumption {
+        let Management::Resumable(id) = &self.management else {
+            return None;
+        };
+        self.can_resume.then(|| NodeResumption {
             resumption: Resumption {
-                id,
+                id: id.clone(),
                 handled: self.handled,
                 own: self.own.clone(),
             },
@@ -605,12 +607,11 @@ impl NodeSession {
     /// Acknowledges the stanzas that are processed.
     fn acknowledge(&mut self) -> Result<(), XmppError> {
         self.is_unacknowledged = false;
-        match self.managed {
-            None => Ok(()),
-            Some(_) => self
-                .stream
-                .send(&format!("<a xmlns='{SM}' h='{}'/>", self.handled)),
+        if matches!(self.management, Management::Off) {
+            return Ok(());
         }
+        let answer = format!("<a xmlns='{SM}' h='{}'/>", self.handled);
+        self.stream.send(&answer)
     }
 }
 

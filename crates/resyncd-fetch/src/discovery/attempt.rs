@@ -27,42 +27,28 @@ pub struct DiscoveryAttempt {
     pub error: Option<&'static str>,
 }
 
-/// The attempts of a search, in their order.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Attempts(Vec<DiscoveryAttempt>);
-
-impl Attempts {
-    /// Adds an attempt; returns its number, `None` if it is not recorded.
-    pub(super) fn add(
-        &mut self,
-        uri: &Url,
-        reason: &'static str,
-        parent: Option<usize>,
-        found: Result<&DocumentRole, &DiscoveryError>,
-    ) -> Option<usize> {
-        if self.0.len() >= MAX_ATTEMPTS || uri.as_str().len() > MAX_URI {
-            return None;
-        }
-        self.0.push(DiscoveryAttempt {
-            uri: uri.clone(),
-            reason,
-            parent,
-            answer: match found {
-                Ok(role) => role.to_string(),
-                Err(error) => error.reason(),
-            },
-            error: found.err().map(DiscoveryError::code),
-        });
-        Some(self.0.len() - 1)
+/// Records an attempt; returns its number, `None` if it is not recorded.
+pub(super) fn record(
+    attempts: &mut Vec<DiscoveryAttempt>,
+    uri: &Url,
+    reason: &'static str,
+    parent: Option<usize>,
+    found: Result<&DocumentRole, &DiscoveryError>,
+) -> Option<usize> {
+    if attempts.len() >= MAX_ATTEMPTS || uri.as_str().len() > MAX_URI {
+        return None;
     }
-
-    pub(super) fn list(&self) -> &[DiscoveryAttempt] {
-        &self.0
-    }
-
-    pub(super) fn into_list(self) -> Vec<DiscoveryAttempt> {
-        self.0
-    }
+    attempts.push(DiscoveryAttempt {
+        uri: uri.clone(),
+        reason,
+        parent,
+        answer: match found {
+            Ok(role) => role.to_string(),
+            Err(error) => error.reason(),
+        },
+        error: found.err().map(DiscoveryError::code),
+    });
+    Some(attempts.len() - 1)
 }
 
 /// The first attempts, for a message.

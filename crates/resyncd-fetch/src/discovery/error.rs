@@ -139,44 +139,22 @@ impl DiscoveryError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Fetch { error, .. } => error.class(),
-            Self::Read { .. }
-            | Self::NoSourceDescription { .. }
-            | Self::NoCapabilityList(_)
-            | Self::NotACapabilityList { .. }
-            | Self::NotASitemap
-            | Self::NestedTooDeep
-            | Self::TooManyDocuments
-            | Self::TooLarge
-            | Self::TooManySets
-            | Self::TooManyNewSets => ErrorClass::Unusable,
+            _ => ErrorClass::Unusable,
         }
     }
 
     /// Whether the server can't be reached, so that other requests to it would fail as well.
     pub(super) fn is_unreachable(&self) -> bool {
-        matches!(
-            self,
-            Self::Fetch {
-                error: FetchError::ForbiddenAddress(_)
-                    | FetchError::Scheme(_)
-                    | FetchError::Dns(_)
-                    | FetchError::Connect(_)
-                    | FetchError::Tls(_)
-                    | FetchError::Timeout,
-                ..
-            }
-        )
+        let is_of_name = |error: &FetchError| {
+            use FetchError::{Dns, ForbiddenAddress, Scheme};
+            matches!(error, ForbiddenAddress(_) | Scheme(_) | Dns(_))
+        };
+        self.is_unanswered() || matches!(self, Self::Fetch { error, .. } if is_of_name(error))
     }
 
     /// Whether no server answered: with another scheme one may.
     pub fn is_unanswered(&self) -> bool {
-        matches!(
-            self,
-            Self::Fetch {
-                error: FetchError::Connect(_) | FetchError::Tls(_) | FetchError::Timeout,
-                ..
-            }
-        )
+        matches!(self, Self::Fetch { error, .. } if error.is_unanswered())
     }
 
     /// Whether there may be a ResourceSync document nevertheless: a temporary failure, or a document that can't be read, does

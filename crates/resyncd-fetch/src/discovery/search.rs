@@ -1,15 +1,16 @@
 //! One search for the sets of a Source: from document to document along their links.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use futures_util::{StreamExt, stream};
 use resourcesync::{Capability, Oddities, Oddity};
 use resyncd_core::Validators;
 use url::Url;
 
-use super::attempt::{Attempts, DiscoveryAttempt, named};
+use super::attempt::{DiscoveryAttempt, named, record};
 use super::error::{DiscoveryError, MAX_SETS};
 use super::result::Discovery;
+use super::{DiscoveryCache, KnownDocuments};
 use crate::capability_list::{DocumentRole, FoundDescription, examine};
 use crate::{CapabilityList, Client};
 
@@ -89,15 +90,6 @@ struct Visit {
     parent: Option<usize>,
 }
 
-/// What a previous search has read, and what this one has requested.
-#[derive(Debug, Default)]
-pub(super) struct SearchRecord {
-    /// The documents, for the next search.
-    pub(super) documents: HashMap<Url, (DocumentRole, Validators)>,
-    /// Everything that was requested.
-    pub(super) attempts: Vec<DiscoveryAttempt>,
-}
-
 /// A sitemap or Resource List that is a set itself, unless a Capability List is found.
 struct StandaloneList {
     set: CapabilityList,
@@ -153,11 +145,11 @@ pub(super) struct Search<'a> {
     failed: Vec<(Url, DiscoveryError)>,
     /// The targets of links that do not exist.
     dead_links: Vec<(Url, DiscoveryError)>,
-    attempts: Attempts,
+    attempts: Vec<DiscoveryAttempt>,
     /// The documents of the previous search.
-    previous: HashMap<Url, (DocumentRole, Validators)>,
+    previous: KnownDocuments,
     /// The documents of this search.
-    documents: HashMap<Url, (DocumentRole, Validators)>,
+    documents: KnownDocuments,
     /// The Capability Lists that are not fetched.
     followed: &'a HashSet<Url>,
     /// How many bytes the URIs have that were found, approximately.
@@ -168,7 +160,7 @@ impl<'a> Search<'a> {
     pub(super) fn new(
         client: &'a Client,
         limit: u64,
-        previous: HashMap<Url, (DocumentRole, Validators)>,
+        previous: KnownDocuments,
         followed: &'a HashSet<Url>,
     ) -> Self {
         Self {
@@ -187,9 +179,9 @@ impl<'a> Search<'a> {
             standalone_start: None,
             failed: Vec::new(),
             dead_links: Vec::new(),
-            attempts: Attempts::default(),
+            attempts: Vec::new(),
             previous,
-            documents: HashMap::new(),
+            documents: KnownDocuments::new(),
             followed,
             held_bytes: 0,
         }
@@ -202,25 +194,25 @@ impl<'a> Search<'a> {
     }
 
     /// What is left of this search. The documents are those of this search if it succeeded.
-    pub(super) fn into_record(self, succeeded: bool) -> SearchRecord {
-        SearchRecord {
+    pub(super) fn into_cache(self, succeeded: bool) -> DiscoveryCache {
+        DiscoveryCache {
             documents: if succeeded {
                 self.documents
             } else {
-                HashMap::new()
+                KnownDocuments::new()
             },
-            attempts: self.attempts.into_list(),
+            attempts: self.attempts,
         }
     }
 
     /// What was tried, for a message.
     pub(super) fn tried(&self) -> String {
-        named(self.attempts.list())
+        named(&self.attempts)
     }
 
     /// What was found at a URI, for a person.
     pub(super) fn answer_of(&self, uri: &Url) -> String {
-        let mut attempts = self.attempts.list().iter();
+        let mut attempts = self.attempts.iter();
         let attempt = attempts.find(|attempt| attempt.uri == *uri);
         attempt.map_or_else(String::new, |attempt| attempt.answer.clone())
     }
@@ -337,7 +329,7 @@ impl<'a> Search<'a> {
             };
             let found = self.examine(&uri, limit).await;
             let reason = found_by.reason(start);
-            let attempt = self.attempts.add(&uri, reason, parent, found.as_ref());
+            let attempt = record(&mut self.attempts, &uri, reason, parent, found.as_ref());
             let visits = |links: Vec<Url>, found_by: FoundBy| {
                 let visit = move |uri| Visit {
                     uri,
@@ -561,7 +553,7 @@ impl<'a> Search<'a> {
                     return;
                 }
                 let found = examined.as_ref().map(|(role, _)| role);
-                self.attempts.add(&uri, "listed", parent, found);
+                record(&mut self.attempts, &uri, "listed", parent, found);
                 match examined {
                     Ok((DocumentRole::Set(list), _)) => discovery.sets.push(*list),
                     Ok((DocumentRole::Description(found), validators)) => {

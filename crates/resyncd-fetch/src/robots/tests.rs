@@ -195,7 +195,14 @@ async fn host_with_a_crawl_delay_gets_one_resource_at_a_time() {
         client.read_robots(&url).await;
         let robots = client.robots.as_ref().unwrap();
         let rules = robots.known(&url).unwrap();
-        assert_eq!(rules.delay.map(|it| it.as_secs_f64()), delay, "{stated}");
+        assert_eq!(
+            rules
+                .pace
+                .as_ref()
+                .map(|it| it.between_requests.as_secs_f64()),
+            delay,
+            "{stated}"
+        );
         assert_eq!(client.at_once(&url), at_once.min(before), "{stated}");
     }
 }

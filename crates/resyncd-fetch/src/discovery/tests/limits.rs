@@ -97,7 +97,7 @@ async fn discovery_ends_before_its_uris_fill_the_memory() {
         asked.lock().unwrap().len() < 20,
         "what they list was requested"
     );
-    let documents = cache.last.documents.values();
+    let documents = cache.documents.values();
     let held: usize = documents.map(|(role, _)| role.held_bytes()).sum();
     assert!(held <= 64 * MIB, "{held}");
 }
