@@ -17,7 +17,7 @@ use super::users::refuse_another_user;
 use crate::config::{Config, StatusConfig};
 use crate::engine::Engine;
 use crate::http::{RejectionCounters, operator_router};
-use crate::status::{FailedResource, HeldDeletion, Operations, Status};
+use crate::status::{FailedResource, HeldDeletion, Status};
 use crate::store::{Store, StoreError};
 
 /// How long one request may take.
@@ -105,7 +105,7 @@ async fn of_state(config: &Config, unreachable: &DaemonError) -> Result<DaemonCl
         ..config.status.clone()
     };
     let handlers = operator_router(
-        engine as Arc<dyn Operations>,
+        engine,
         store,
         &status,
         CancellationToken::new(),

@@ -18,7 +18,7 @@ use super::stop_signals::StopSignals;
 use super::users::refuse_another_user;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::status::{Operations, ResourceVersion, StatusError};
+use crate::status::{ResourceVersion, StatusError};
 use crate::store::Store;
 
 /// The pause between two looks at what the daemon still has to do.

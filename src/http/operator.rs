@@ -24,7 +24,8 @@ use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::config::StatusConfig;
-use crate::status::{Operations, Page, SeenDeletions, Status, StatusError};
+use crate::engine::Engine;
+use crate::status::{Page, SeenDeletions, Status, StatusError};
 use crate::store::Store;
 
 /// How many rows one page of a list has by default.
@@ -42,14 +43,14 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// What the handlers need.
 #[derive(Clone)]
 struct OperatorState {
-    operations: Arc<dyn Operations>,
+    operations: Arc<Engine>,
     store: Arc<Store>,
     rejections: RejectionCounters,
 }
 
 /// The routes of the status listener. Event streams end when `stop` is cancelled. `rejections`: the counters of both listeners.
 pub fn operator_router(
-    operations: Arc<dyn Operations>,
+    operations: Arc<Engine>,
     store: Arc<Store>,
     config: &StatusConfig,
     stop: CancellationToken,
