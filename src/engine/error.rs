@@ -187,31 +187,8 @@ impl EngineError {
             Self::Mirror(error) => error.class(),
             Self::Fetch { error, .. } => error.class(),
             Self::Discovery(error) => error.class(),
-            Self::Read(_)
-            | Self::BadDocument { .. }
-            | Self::WrongCapability { .. }
-            | Self::UriList { .. }
-            | Self::NoResourceList
-            | Self::OlderResourceList(_)
-            | Self::EmptyDocument(_)
-            | Self::UnsupportedPackage { .. }
-            | Self::MixedPackages(_)
-            | Self::Package { .. }
-            | Self::PackageMismatch { .. }
-            | Self::RejectedPackage { .. }
-            | Self::BadEntries(_)
-            | Self::UnreadEntries { .. }
-            | Self::LateChangeList(_)
-            | Self::RepeatedPage(_)
-            | Self::DeadParts { .. }
-            | Self::EmptyIndex(_)
-            | Self::NestedIndex(_)
-            | Self::TooManyLists
-            | Self::TooManyEntries(_)
-            | Self::TooManyLateChanges(_)
-            | Self::TooManyResources(_)
-            | Self::Panicked(_)
-            | Self::Misdirected { .. } => ErrorClass::Unusable,
+            // All others are of what the Source has published.
+            _ => ErrorClass::Unusable,
         }
     }
 
