@@ -1,4 +1,4 @@
-//! The status of the daemon as plain data, and the operations that the status endpoint calls.
+//! The status of the daemon as plain data.
 //!
 //! Invariants: field names and codes are stable; text from outside stays on one line.
 //!
@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use futures_util::future::BoxFuture;
-use resyncd_core::{ResourceUri, Transport, one_line};
+use resyncd_core::{Transport, one_line};
 use serde::{Deserialize, Serialize};
 
 /// The longest error message, in bytes.
@@ -758,95 +757,6 @@ pub struct UnsubscribeResult {
     pub confirmed: bool,
     /// The hub's answer, or why there is none.
     pub message: String,
-}
-
-/// The operations of the daemon that the status endpoint calls.
-pub trait Operations: Send + Sync {
-    /// The current status.
-    fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>>;
-
-    /// This status, and what has been counted since the start, in Prometheus' text format, version 0.0.4.
-    fn metrics(&self, status: &Status) -> Result<String, StatusError>;
-
-    /// A mirror that cannot be written: the name of its Source and the error.
-    fn unwritable_mirror(&self) -> Option<(String, StatusError)>;
-
-    /// Whether a Source of that name is followed, and the configuration names that Capability List, as far as they are stated. It may
-    /// have no set yet.
-    fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool;
-
-    /// Polls a Source now; `false` if there is no such Source.
-    fn poll(&self, source: &str) -> bool;
-
-    /// Approves those held-back deletions of a Source that a person has seen; returns how many, `None` if there is no such Source. If
-    /// more are held back than the number that the person has seen it is an error (`more-deletions-held`), and none is approved.
-    fn approve(
-        &self,
-        source: &str,
-        seen: SeenDeletions,
-    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
-
-    /// Rejects held-back deletions of a Source, those up to that number or all: the files stay. Returns how many, `None` if there is
-    /// no such Source.
-    fn reject(
-        &self,
-        source: &str,
-        through: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
-
-    /// Has the deletions of a Source that were rejected held back again. Returns how many, `None` if there is no such Source.
-    fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
-
-    /// Tries now what was given up of a Source; returns how many changes, `None` if there is no such Source.
-    fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
-
-    /// A page of the resources of a Source, or of all, whose changes were given up, in the order of their numbers; `None` if
-    /// there is no such Source.
-    fn failed(
-        &self,
-        source: Option<&str>,
-        page: Page,
-    ) -> BoxFuture<'_, Result<Option<Vec<FailedResource>>, StatusError>>;
-
-    /// As [`failed`](Self::failed), of the deletions that are held back, or of those that were rejected.
-    fn held(
-        &self,
-        source: Option<&str>,
-        is_rejected: bool,
-        page: Page,
-    ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>>;
-
-    /// What was applied of a Source, or of all, in the last hour and day; `None` if there is no such Source.
-    fn activity(&self, source: Option<&str>) -> Option<Activity>;
-
-    /// Ends a Source's subscriptions and waits for the hubs' confirmations; `None` if there is no such Source.
-    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>>;
-
-    /// The versions of a resource, of this Source or of all that store versions, by time. `None`: there is no such Source.
-    fn versions<'a>(
-        &'a self,
-        source: Option<&'a str>,
-        uri: &'a ResourceUri,
-    ) -> BoxFuture<'a, Result<Option<Vec<ResourceVersion>>, StatusError>>;
-
-    /// Has the TimeMap of a resource read, of this Source or of all that store versions; the versions that it names are stored. Returns
-    /// of how many Sources it is read, `None` if there is no such Source.
-    fn backfill<'a>(
-        &'a self,
-        source: Option<&'a str>,
-        uri: &'a ResourceUri,
-    ) -> BoxFuture<'a, Result<Option<u64>, StatusError>>;
-
-    /// Forgets a Source that is not followed any more, with its files or without.
-    fn forget(
-        &self,
-        source: &str,
-        delete_files: bool,
-    ) -> BoxFuture<'_, Result<Forgotten, StatusError>>;
-
-    /// Plans the deletion of the resources that only sets of a Source have that are not followed any more. Returns how many, `None` if
-    /// there is no such Source.
-    fn forget_former_sets(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 }
 
 /// Formats a moment as RFC 3339 in UTC.

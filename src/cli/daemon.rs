@@ -19,7 +19,7 @@ use crate::http::{
     BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
     operator_router, serve,
 };
-use crate::status::{Operations, Status, StatusError};
+use crate::status::{Status, StatusError};
 use crate::store::{Store, StoreError, Wake};
 
 /// The code of a public URL that does not lead here.
@@ -168,9 +168,8 @@ impl Daemon {
         });
         let probing = probe_public_url(&config, &engine, &rejections);
         let stop = CancellationToken::new();
-        let operations = Arc::clone(&engine) as Arc<dyn Operations>;
         let router = operator_router(
-            operations,
+            Arc::clone(&engine),
             Arc::clone(&store),
             &config.status,
             stop.clone(),
@@ -203,9 +202,9 @@ impl Daemon {
         })
     }
 
-    /// The operations that the status endpoint calls.
-    pub(super) fn operations(&self) -> &dyn Operations {
-        &*self.engine
+    /// What follows the Sources.
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Applies another configuration: its Sources, and how long the feed stays. Sources that it does not change are not touched.

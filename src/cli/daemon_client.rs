@@ -19,7 +19,6 @@ use super::daemon::{RunningListener, StartError, bind_callback};
 use crate::config::{Config, Secret, StatusConfig};
 use crate::engine::Engine;
 use crate::http::{RejectionCounters, SharedRedaction, operator_router};
-use crate::status::Operations;
 use crate::store::Store;
 
 /// How long connecting to the daemon may take.
@@ -155,9 +154,8 @@ impl DaemonClient {
             token: None,
             ..config.status.clone()
         };
-        let operations = Arc::clone(&engine) as Arc<dyn Operations>;
         let stop = CancellationToken::new();
-        let handlers = operator_router(operations, store, &status, stop, rejections);
+        let handlers = operator_router(Arc::clone(&engine), store, &status, stop, rejections);
         Ok(Self {
             address: reachable(status.listen),
             server: Server::State(StateServer {

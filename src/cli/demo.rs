@@ -31,7 +31,8 @@ use super::output;
 use super::stop_signals::StopSignals;
 use crate::config::{Config, LogFormat, Source};
 use crate::engine::Audit;
-use crate::status::{Operations, SetStatus, StatusError};
+use crate::engine::Engine;
+use crate::status::{SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, Wake};
 
 /// The folder of the demo's state and mirror.
@@ -211,7 +212,7 @@ async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     };
     let mut events = Traffic::run(source.clone(), traffic, stop.clone());
     {
-        let changing = change_related(&source, daemon.operations());
+        let changing = change_related(&source, daemon.engine());
         tokio::pin!(changing);
         let mut is_changed = false;
         loop {
@@ -232,7 +233,7 @@ async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     screen
         .print("\nstopping: applying the last changes, then comparing the mirror with the Source");
     tokio::select! {
-        () = settle(daemon.operations(), events) => {}
+        () = settle(daemon.engine(), events) => {}
         () = signals.wait() => {}
     }
     changed.cancel();
@@ -266,9 +267,9 @@ async fn start_source(options: SampleOptions) -> Result<SampleSource, DemoError>
 
 /// Changes the resources whose changes have a patch or a version as soon as the mirror has their first versions. They are in the next
 /// notification of the traffic.
-async fn change_related(source: &SampleSource, operations: &dyn Operations) {
+async fn change_related(source: &SampleSource, engine: &Engine) {
     loop {
-        let status = operations.status().await.ok();
+        let status = engine.status().await.ok();
         let mut sets = status.iter().flat_map(|status| &status.sources);
         let is_copied = sets.any(|source| source.sets.iter().any(|set| set.state == "in-sync"));
         if is_copied {
@@ -286,20 +287,16 @@ async fn change_related(source: &SampleSource, operations: &dyn Operations) {
 
 /// Waits until a poll that began after the Source's last change has ended and nothing is left to be applied, for some time at most:
 /// notifications that were lost are noticed only by the next one, or by a poll.
-async fn settle(operations: &dyn Operations, mut events: mpsc::Receiver<TrafficEvent>) {
+async fn settle(engine: &Engine, mut events: mpsc::Receiver<TrafficEvent>) {
     let settling = async {
         // The traffic has ended when nothing can send an event any more.
         while events.recv().await.is_some() {}
         // A set's polls follow one another: when the second one begins, the first one has ended.
         for _ in 0..2 {
-            begin_poll(operations).await;
+            begin_poll(engine).await;
         }
         let is_settled = |set: &SetStatus| set.state == "in-sync" && set.pending == 0;
-        while !set_status(operations)
-            .await
-            .as_ref()
-            .is_some_and(is_settled)
-        {
+        while !set_status(engine).await.as_ref().is_some_and(is_settled) {
             tokio::time::sleep(PACE).await;
         }
     };
@@ -308,21 +305,17 @@ async fn settle(operations: &dyn Operations, mut events: mpsc::Receiver<TrafficE
 }
 
 /// Requests a poll until one has begun.
-async fn begin_poll(operations: &dyn Operations) {
-    let last = async || {
-        set_status(operations)
-            .await
-            .and_then(|set| set.last_poll_at)
-    };
+async fn begin_poll(engine: &Engine) {
+    let last = async || set_status(engine).await.and_then(|set| set.last_poll_at);
     let before = last().await;
     while last().await == before {
-        operations.poll("demo");
+        engine.poll("demo");
         tokio::time::sleep(PACE).await;
     }
 }
 
-async fn set_status(operations: &dyn Operations) -> Option<SetStatus> {
-    let status = operations.status().await.ok()?;
+async fn set_status(engine: &Engine) -> Option<SetStatus> {
+    let status = engine.status().await.ok()?;
     status.sources.first()?.sets.first().cloned()
 }
 

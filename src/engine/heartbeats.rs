@@ -68,7 +68,7 @@ impl WorkInHand {
     }
 }
 
-/// The work of a worker, until it is dropped.
+/// A worker until it has ended, or what it works on until this is dropped.
 #[derive(Debug)]
 pub(super) struct Work {
     of: Heartbeats,
@@ -77,7 +77,9 @@ pub(super) struct Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.of.0.lock().working.remove(&self.number);
+        let mut workers = self.of.0.lock();
+        workers.running.remove(&self.number);
+        workers.working.remove(&self.number);
     }
 }
 
@@ -128,19 +130,6 @@ impl WatchedWorker {
     }
 }
 
-/// A worker until it has ended.
-struct RunningWorker {
-    of: Heartbeats,
-    number: u64,
-    worker: Arc<WatchedWorker>,
-}
-
-impl Drop for RunningWorker {
-    fn drop(&mut self) {
-        self.of.0.lock().running.remove(&self.number);
-    }
-}
-
 impl Heartbeats {
     /// Runs a worker, which is expected to respond from now on until it ends.
     pub(super) fn watched<T, F: Future<Output = T>>(
@@ -148,32 +137,32 @@ impl Heartbeats {
         name: &str,
         work: F,
     ) -> impl Future<Output = T> + use<T, F> {
-        let running = self.begin(name.to_owned());
+        let worker = Arc::new(WatchedWorker {
+            name: name.to_owned(),
+            pulse: Mutex::default(),
+        });
+        let running = self.begin(|workers, number| {
+            workers.running.insert(number, Arc::clone(&worker));
+        });
         // Large, and not to be moved.
         let mut work = Box::pin(work);
         async move {
+            let _running = running;
             poll_fn(|context| {
-                running.worker.beat(context.waker());
+                worker.beat(context.waker());
                 work.as_mut().poll(context)
             })
             .await
         }
     }
 
-    fn begin(&self, name: String) -> RunningWorker {
-        let worker = Arc::new(WatchedWorker {
-            name,
-            pulse: Mutex::default(),
-        });
+    fn begin(&self, insert: impl FnOnce(&mut Workers, u64)) -> Work {
         let mut workers = self.0.lock();
         let number = workers.next;
         workers.next += 1;
-        workers.running.insert(number, Arc::clone(&worker));
-        RunningWorker {
-            of: self.clone(),
-            number,
-            worker,
-        }
+        insert(&mut workers, number);
+        let of = self.clone();
+        Work { of, number }
     }
 
     /// Returns when every worker has moved since the call, or has ended.
@@ -198,19 +187,14 @@ impl Heartbeats {
         name: String,
         steps: impl Fn() -> Option<u64> + Send + 'static,
     ) -> Work {
-        let mut workers = self.0.lock();
-        let number = workers.next;
-        workers.next += 1;
         let working = WorkInHand {
             name,
             steps: Box::new(steps),
             found: None,
         };
-        workers.working.insert(number, working);
-        Work {
-            of: self.clone(),
-            number,
-        }
+        self.begin(|workers, number| {
+            workers.working.insert(number, working);
+        })
     }
 
     /// The names of the workers that work on something and have taken no step for so long, as far as calls of this show it.

@@ -1,4 +1,4 @@
-//! Starts and stops the workers of all Sources, and executes the operators' requests.
+//! Starts and stops the workers of all Sources.
 //!
 //! Invariants: when the stop returns, every task that was in progress is published and committed, or pending as before; the
 //! subscriptions stay.
@@ -10,49 +10,36 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
 use resyncd_channels::Transports;
-use resyncd_core::ResourceUri;
 use resyncd_fetch::Client;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::activity_log::log_activity;
 use super::apply::members::Members;
-use super::attention;
 use super::attention_log::AttentionLog;
-use super::channels::{EndingSource, Unfollowed, end_subscriptions};
+use super::channels::Unfollowed;
 use super::context::SourceContext;
-use super::error::EngineError;
 use super::followed::{FollowedSource, FollowedSources, followed_sets};
-use super::forget::{ForgetError, ForgetRequest, Forgetting, forget_source};
+use super::forget::Forgetting;
 use super::heartbeats::Heartbeats;
 use super::hooks::{HookHandles, Hooks, configured_hooks};
-use super::package_permits::{PackagePermits, SharedPermits};
+use super::package_permits::{PackagePermits, shared_permits};
 use super::read_facts::ReadFacts;
 use super::recent_changes::{self, RESTORED, RecentChanges};
-use super::restarts::{catch_panic, restarting};
+use super::restarts::{Restarts, catch_panic};
 use super::runtime_status::RuntimeStatus;
-use super::set::worker::Command;
 use super::source::worker::{SourceEnd, SourceWorker};
-use super::status_view::{self, failed_resource, held_deletion};
 use super::trimming::{TrimRules, trim};
 use super::versions::folder::VersionsFolder;
-use super::versions::view::versions_of;
 use crate::clock;
 use crate::config::{self, Config};
-use crate::metrics::{Counters, exposition};
-use crate::status::{
-    Activity, ConfigurationStatus, FailedResource, Forgotten, FormerSource, HeldDeletion,
-    Operations, Page, ResourceVersion, SeenDeletions, Status, StatusError, UnsubscribeResult,
-};
-use crate::store::{
-    DecisionResult, DeletionDecision, FeedSearch, FollowedSets, ResourceId, SetId, SetTotals,
-    Store, StoreError,
-};
+use crate::metrics::Counters;
+use crate::status::{ConfigurationStatus, StatusError};
+use crate::store::{FeedSearch, FollowedSets, Store, StoreError};
 
 /// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
 const STALLED: Duration = Duration::from_secs(30 * 60);
@@ -65,10 +52,10 @@ pub struct Engine {
     pub(super) store: Arc<Store>,
     pub(super) runtime_status: Arc<RuntimeStatus>,
     pub(super) counters: Counters,
-    heartbeats: Heartbeats,
+    pub(super) heartbeats: Heartbeats,
     pub(super) sources: Arc<FollowedSources>,
     /// What the Sources share.
-    shared: SharedParts,
+    pub(super) shared: SharedParts,
     pub(super) hooks: Hooks,
     /// Which sets are followed, for what ends the subscriptions of the others.
     pub(super) followed: watch::Sender<Vec<FollowedSets>>,
@@ -77,7 +64,7 @@ pub struct Engine {
     /// The configuration in use.
     pub(super) configuration: Arc<Mutex<ConfigurationStatus>>,
     /// Why the public URL does not lead to the callback listener, and since when.
-    public_url_error: Mutex<Option<StatusError>>,
+    pub(super) public_url_error: Mutex<Option<StatusError>>,
     /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
     pub(super) configuring: tokio::sync::Mutex<()>,
     /// The Sources that are being forgotten.
@@ -91,14 +78,14 @@ pub struct Engine {
 }
 
 /// What the contexts of all Sources are made of. A reload does not change it.
-struct SharedParts {
+pub(super) struct SharedParts {
     limits: config::LimitsConfig,
     connections_per_host: usize,
     streams_per_host: usize,
     /// For what belongs to no Source of the configuration.
-    transports: Transports,
-    public_url: Option<Url>,
-    package_permits: SharedPermits,
+    pub(super) transports: Transports,
+    pub(super) public_url: Option<Url>,
+    package_permits: Arc<Semaphore>,
     /// Whether channels are subscribed to.
     subscribes: bool,
 }
@@ -121,17 +108,14 @@ impl Engine {
         let sources = sources.map(|context| start_worker(&mut workers, &engine.moved, context));
         engine.sources.replace(sources.collect());
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
-        let recording = restarting("record of the uptime", stop.clone(), move || {
+        engine.start_restarting(&mut workers, "record of the uptime", move || {
             record_uptime(Arc::clone(&store), stop.clone())
         });
-        let heartbeats = &engine.heartbeats;
-        workers.spawn(heartbeats.watched("record of the uptime", recording));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         let rules = engine.trimmed.subscribe();
-        let trimming = restarting("trimming", stop.clone(), move || {
+        engine.start_restarting(&mut workers, "trimming", move || {
             trim(Arc::clone(&store), rules.clone(), stop.clone())
         });
-        workers.spawn(heartbeats.watched("trimming", trimming));
         let log = AttentionLog {
             store: Arc::clone(&engine.store),
             runtime_status: Arc::clone(&engine.runtime_status),
@@ -140,14 +124,12 @@ impl Engine {
             stop: engine.stop.clone(),
         };
         let logging = move || log.clone().run();
-        let logging = restarting("log of attentions", engine.stop.clone(), logging);
-        workers.spawn(heartbeats.watched("log of attentions", logging));
+        engine.start_restarting(&mut workers, "log of attentions", logging);
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         let sources = Arc::clone(&engine.sources);
-        let logging = restarting("log of activity", stop.clone(), move || {
+        engine.start_restarting(&mut workers, "log of activity", move || {
             log_activity(Arc::clone(&store), Arc::clone(&sources), stop.clone())
         });
-        workers.spawn(heartbeats.watched("log of activity", logging));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
             transports: engine.shared.transports.clone(),
@@ -157,8 +139,7 @@ impl Engine {
             stop: engine.stop.clone(),
         };
         let ending = move || unfollowed.clone().end_all();
-        let ending = restarting("end of subscriptions", engine.stop.clone(), ending);
-        workers.spawn(heartbeats.watched("end of subscriptions", ending));
+        engine.start_restarting(&mut workers, "end of subscriptions", ending);
         drop(workers);
         let configured = configured_hooks(&config.sources);
         engine.store.retain_hooks(configured).await?;
@@ -187,7 +168,7 @@ impl Engine {
                 streams_per_host: config.http.streams_per_host,
                 transports: config.transports(client.clone()),
                 public_url: config.callback.public_url.clone(),
-                package_permits: SharedPermits::default(),
+                package_permits: shared_permits(),
                 subscribes,
             },
             hooks: Hooks::default(),
@@ -221,39 +202,34 @@ impl Engine {
 
     /// What everything shares that works on a Source.
     fn context(&self, source: &config::Source) -> Arc<SourceContext> {
-        let SharedParts {
-            limits,
-            connections_per_host,
-            streams_per_host,
-            transports,
-            public_url,
-            package_permits,
-            subscribes,
-        } = &self.shared;
+        let shared = &self.shared;
         let counters = self.counters.of_source(&source.name);
         let client = source
-            .client(transports.client(), limits.third_party_requests)
+            .client(
+                shared.transports.client(),
+                shared.limits.third_party_requests,
+            )
             .with_counters(Arc::new(counters.clone()));
         let versions = source.versions.clone();
         let own_connections = source.pace.connections_per_host;
         Arc::new(SourceContext {
             source: source.clone(),
-            limits: limits.clone(),
-            connections_per_host: own_connections.unwrap_or(*connections_per_host),
-            streams_per_host: own_connections.unwrap_or(*streams_per_host),
+            limits: shared.limits.clone(),
+            connections_per_host: own_connections.unwrap_or(shared.connections_per_host),
+            streams_per_host: own_connections.unwrap_or(shared.streams_per_host),
             store: Arc::clone(&self.store),
-            transports: transports.for_source(client.clone()),
+            transports: shared.transports.for_source(client.clone()),
             client,
             counters,
             runtime_status: Arc::clone(&self.runtime_status),
-            public_url: public_url.clone(),
+            public_url: shared.public_url.clone(),
             members: Members::default(),
             versions: versions.map(|root| Arc::new(VersionsFolder::at(root))),
-            package_permits: PackagePermits::new(package_permits.clone()),
-            subscribes: *subscribes,
+            package_permits: PackagePermits::new(shared.package_permits.clone()),
+            subscribes: shared.subscribes,
             delivery_panics: Mutex::default(),
             progress: Arc::default(),
-            read_facts: ReadFacts::new(!subscribes),
+            read_facts: ReadFacts::new(!shared.subscribes),
             heartbeats: self.heartbeats.clone(),
             recent_changes: RecentChanges::since(clock::now().wall),
             rediscover: Notify::new(),
@@ -302,8 +278,23 @@ impl Engine {
         }
     }
 
+    /// Starts a worker that belongs to no Source. After a panic it is started again.
+    fn start_restarting<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        workers: &mut JoinSet<()>,
+        name: &'static str,
+        mut start: impl FnMut() -> F + Send + 'static,
+    ) {
+        let stop = self.stop.clone();
+        let work = async move {
+            let mut restarts = Restarts::of(name, "");
+            while catch_panic(start()).await.is_err() && restarts.rest(&stop, |_| {}).await {}
+        };
+        workers.spawn(self.heartbeats.watched(name, work));
+    }
+
     /// Runs something besides the workers that the stop waits for.
-    async fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(super) async fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.workers.lock().await.spawn(work);
     }
 
@@ -367,485 +358,6 @@ impl Engine {
             }
         }
     }
-
-    /// The status of all Sources.
-    pub(super) async fn status_of_sources(&self) -> Result<Status, EngineError> {
-        // Noted first: a configuration is never shown as loaded with Sources and hooks of the former one.
-        let configuration = self.configuration.lock().clone();
-        let contexts = self.sources.contexts();
-        let (store, runtime_status) = (&self.store, &self.runtime_status);
-        let status = status_view::status(store, runtime_status, self.started_at, &contexts);
-        let mut status = status.await?;
-        let channels = self.store.unfollowed_channels(self.sources.sets()).await?;
-        status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
-        status.former_sources = self.former_sources().await?;
-        status
-            .attention
-            .extend(attention::of_configuration(&configuration));
-        status.configuration = configuration;
-        let public_url = self.public_url_error.lock().clone();
-        // A router may not lead requests from inside to its own public address.
-        let public_url =
-            public_url.filter(|_| !status_view::has_delivery_since(&status, self.started_at));
-        status
-            .attention
-            .extend(public_url.as_ref().map(attention::of_public_url));
-        let mut loads = self.shared.transports.client().host_loads();
-        for context in self.sources.contexts() {
-            // Others share their limits.
-            if context.source.pace.connections_per_host.is_some() {
-                loads.extend(context.client.host_loads());
-            }
-        }
-        status.hosts = status_view::hosts(loads);
-        Ok(status)
-    }
-
-    /// Decides on the held-back deletions of a Source; returns how many, `None` if there is no such Source.
-    fn decide(
-        &self,
-        source: &str,
-        decision: DeletionDecision,
-    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let found = self.source(source);
-        async move {
-            let Some(source) = found else { return Ok(None) };
-            let (store, stop) = (Arc::clone(&self.store), self.stop.clone());
-            let name = source.context.name().to_owned();
-            let deciding = async move {
-                let (now, goes_on) = (clock::now().wall, || !stop.is_cancelled());
-                let decided = store.decide_deletions(&name, decision, now, goes_on);
-                let decided = decided.await?;
-                let DecisionResult::Decided(deletions) = decided else {
-                    return Ok(decided);
-                };
-                let event = match decision {
-                    DeletionDecision::Approve { .. } => "held-back deletions approved",
-                    DeletionDecision::Reject { .. } => {
-                        "held-back deletions rejected; the files stay"
-                    }
-                    DeletionDecision::Undo => "rejected deletions are held back again",
-                };
-                tracing::info!(source = name, deletions, "{event}");
-                Ok(decided)
-            };
-            match self.complete("decision on deletions", deciding).await? {
-                DecisionResult::Decided(deletions) => Ok(Some(deletions)),
-                DecisionResult::MoreHeldBack { held, seen } => {
-                    Err(more_held(source.context.name(), held, seen))
-                }
-            }
-        }
-        .boxed()
-    }
-
-    /// Runs a long operation to its end, or until the stop, also if the request for it is cut off.
-    async fn complete<T: Send + 'static>(
-        &self,
-        name: &str,
-        operation: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Result<T, StatusError> {
-        let (result, results) = oneshot::channel();
-        let running = async move {
-            let _ = result.send(catch_panic(operation).await);
-        };
-        let watched = self.heartbeats.watched(name, running);
-        self.spawn(watched).await;
-        match results.await {
-            Ok(Ok(done)) => done.map_err(store_failed),
-            Ok(Err(_)) | Err(_) => Err(store_failed(StoreError::Panicked)),
-        }
-    }
-
-    /// Has the TimeMaps of a resource read; returns of how many Sources.
-    pub(super) async fn request_time_maps(
-        &self,
-        sources: &[Arc<SourceContext>],
-        uri: &ResourceUri,
-    ) -> Result<u64, StatusError> {
-        let now = clock::now().wall;
-        let failed = |code: &str, message: String| StatusError::new(code, message, now);
-        let (mut requested, mut is_known) = (0, false);
-        let storing = sources.iter().filter(|it| it.versions.is_some());
-        let storing: Vec<&Arc<SourceContext>> = storing.collect();
-        if storing.is_empty() {
-            let message = "no versions are stored: `versions` is not set in the configuration";
-            return Err(failed("no-versions", message.to_owned()));
-        }
-        for context in storing {
-            let request = self.store.request_time_map(context.name(), uri, now);
-            let request = request.await.map_err(store_failed)?;
-            is_known |= request.is_some();
-            requested += u64::from(request == Some(true));
-        }
-        match (requested, is_known) {
-            (0, true) => {
-                let message = format!("the Source links to no TimeMap of {uri}");
-                Err(failed("no-time-map", message))
-            }
-            (0, false) => {
-                let message = format!("no resource {uri} is known");
-                Err(failed("unknown-resource", message))
-            }
-            _ => Ok(requested),
-        }
-    }
-
-    /// The Sources that are not followed any more, and were not forgotten.
-    async fn former_sources(&self) -> Result<Vec<FormerSource>, StoreError> {
-        let mut former = Vec::new();
-        for location in self.store.locations().await? {
-            if self.sources.find(&location.name).is_none() {
-                let totals = match self.store.set_totals(&location.name).await {
-                    Err(error) if self.store.note_unreadable(&location.name, &error) => Vec::new(),
-                    totals => totals?,
-                };
-                former.push(status_view::former_source(location, &totals));
-            }
-        }
-        Ok(former)
-    }
-
-    fn source(&self, name: &str) -> Option<FollowedSource> {
-        self.sources.find(name)
-    }
-
-    /// The Source of that name, or all; `None` if there is none of that name.
-    fn selected(&self, name: Option<&str>) -> Option<Vec<Arc<SourceContext>>> {
-        match name {
-            Some(name) => Some(vec![self.source(name)?.context]),
-            None => Some(self.sources.contexts()),
-        }
-    }
-
-    /// Plans the deletion of what only sets of a Source have that are not followed any more; returns how many resources.
-    async fn delete_former_sets(&self, source: &config::Source) -> Result<u64, StoreError> {
-        let (name, now) = (source.name.as_str(), clock::now().wall);
-        let totals = self.store.set_totals(name).await?.into_iter();
-        let former = totals.filter(|set| status_view::is_former(source, set));
-        let former: Vec<SetTotals> = former.collect();
-        // One that is only not selected would need its memberships to go on.
-        for set in former.iter().filter(|set| set.is_ended) {
-            self.store.leave_shared(set.id).await?;
-        }
-        let former: Vec<SetId> = former.into_iter().map(|set| set.id).collect();
-        let mut planned = 0;
-        for &set in &former {
-            let mut after = ResourceId(0);
-            while let Some((last, resources)) = self
-                .store
-                .delete_next_of_former(name, now, set, &former, after)
-                .await?
-            {
-                after = last;
-                planned += resources as u64;
-            }
-        }
-        Ok(planned)
-    }
-
-    /// Forgets a Source that is not followed.
-    async fn forget_unfollowed(
-        &self,
-        name: &str,
-        delete_files: bool,
-    ) -> Result<Forgotten, StatusError> {
-        let failed = |error: ForgetError| {
-            StatusError::new(error.code(), error.to_string(), clock::now().wall)
-        };
-        let configuring = self.configuring.lock().await;
-        if self.source(name).is_some() {
-            return Err(failed(ForgetError::Followed(name.to_owned())));
-        }
-        let begun = self.forgetting.begin(name, &self.stop).map_err(failed)?;
-        drop(configuring);
-        let sources = self.sources.current();
-        let mirrors = sources.iter().map(|source| &source.context.source);
-        let request = ForgetRequest {
-            name: name.to_owned(),
-            delete_files,
-            mirrors: mirrors
-                .map(|source| (source.name.clone(), source.mirror.clone()))
-                .collect(),
-        };
-        let store = Arc::clone(&self.store);
-        let ending = EndingSource::unfollowed(
-            name,
-            &self.shared.transports,
-            self.shared.public_url.as_ref(),
-        );
-        let (result, forgotten) = oneshot::channel();
-        // It goes on if the request for it is cut off.
-        let forgetting = async move {
-            let forgetting = forget_source(&store, &ending, &request, begun.stop());
-            let _ = result.send(catch_panic(forgetting).await);
-            drop(begun);
-        };
-        let watched = self.heartbeats.watched("forgetting a Source", forgetting);
-        self.spawn(watched).await;
-        match forgotten.await {
-            Ok(Ok(forgotten)) => forgotten.map_err(failed),
-            Ok(Err(_)) | Err(_) => Err(failed(ForgetError::Interrupted)),
-        }
-    }
-
-    async fn failed_page(
-        &self,
-        sources: Vec<Arc<SourceContext>>,
-        page: Page,
-    ) -> Result<Vec<FailedResource>, StoreError> {
-        let mut found = Vec::new();
-        for context in sources {
-            let (after, limit) = (ResourceId(page.after), page.limit);
-            let tasks = self.store.given_up(context.name(), after, limit).await?;
-            found.extend(
-                tasks
-                    .into_iter()
-                    .map(|task| failed_resource(&context, task)),
-            );
-        }
-        found.sort_by_key(|resource| resource.id);
-        found.truncate(page.limit);
-        Ok(found)
-    }
-
-    async fn held_page(
-        &self,
-        sources: Vec<Arc<SourceContext>>,
-        is_rejected: bool,
-        page: Page,
-    ) -> Result<Vec<HeldDeletion>, StoreError> {
-        let mut found = Vec::new();
-        for context in sources {
-            let (after, limit) = (ResourceId(page.after), page.limit);
-            let (name, store) = (context.name(), &self.store);
-            let tasks = store.held_back(name, is_rejected, after, limit).await?;
-            found.extend(tasks.into_iter().map(|task| held_deletion(&context, task)));
-        }
-        found.sort_by_key(|deletion| deletion.id);
-        found.truncate(page.limit);
-        Ok(found)
-    }
-}
-
-fn store_failed(error: StoreError) -> StatusError {
-    StatusError::new(error.code(), error.to_string(), clock::now().wall)
-}
-
-/// The error of an approval of fewer deletions than are held back.
-fn more_held(source: &str, held: u64, seen: u64) -> StatusError {
-    let message = format!(
-        "nothing is approved: {held} deletions of {source} are held back by now, and {seen} were shown; look at them again (the page \
-         of the Source, or `resyncd approve {source} --list`), then approve"
-    );
-    StatusError::new("more-deletions-held", message, clock::now().wall)
-}
-
-impl Operations for Engine {
-    fn unwritable_mirror(&self) -> Option<(String, StatusError)> {
-        self.runtime_status.recent_disk_error(clock::now().mono)
-    }
-
-    fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>> {
-        async {
-            let status = self.status_of_sources().await;
-            status.map_err(|error| {
-                StatusError::new(error.code(), error.to_string(), clock::now().wall)
-            })
-        }
-        .boxed()
-    }
-
-    fn metrics(&self, status: &Status) -> Result<String, StatusError> {
-        exposition(status, &self.counters).map_err(|error| {
-            let message = format!("the metrics cannot be encoded: {error}");
-            StatusError::new("metrics", message, clock::now().wall)
-        })
-    }
-
-    fn is_followed(&self, source: Option<&str>, set: Option<&str>) -> bool {
-        let Some(selected) = self.selected(source) else {
-            return false;
-        };
-        let names = |context: &Arc<SourceContext>, list: &str| {
-            let mut sets = context.source.sets.iter();
-            sets.any(|set| set.as_str() == list)
-        };
-        set.is_none_or(|list| selected.iter().any(|context| names(context, list)))
-    }
-
-    fn versions<'a>(
-        &'a self,
-        source: Option<&'a str>,
-        uri: &'a ResourceUri,
-    ) -> BoxFuture<'a, Result<Option<Vec<ResourceVersion>>, StatusError>> {
-        let selected = self.selected(source);
-        async move {
-            let Some(sources) = selected else {
-                return Ok(None);
-            };
-            let mut versions = Vec::new();
-            for context in &sources {
-                let found = versions_of(context, uri).await;
-                versions.extend(found.map_err(|error| error.status_error())?);
-            }
-            Ok(Some(versions))
-        }
-        .boxed()
-    }
-
-    fn backfill<'a>(
-        &'a self,
-        source: Option<&'a str>,
-        uri: &'a ResourceUri,
-    ) -> BoxFuture<'a, Result<Option<u64>, StatusError>> {
-        let selected = self.selected(source);
-        async move {
-            let Some(sources) = selected else {
-                return Ok(None);
-            };
-            self.request_time_maps(&sources, uri).await.map(Some)
-        }
-        .boxed()
-    }
-
-    fn poll(&self, source: &str) -> bool {
-        let Some(followed) = self.source(source) else {
-            return false;
-        };
-        if let Some(commands) = &followed.commands {
-            // A full queue has a command already.
-            let _ = commands.try_send(Command::Poll);
-        }
-        true
-    }
-
-    fn approve(
-        &self,
-        source: &str,
-        seen: SeenDeletions,
-    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let decision = DeletionDecision::Approve {
-            seen: seen.held,
-            through: seen.through,
-        };
-        self.decide(source, decision)
-    }
-
-    fn reject(
-        &self,
-        source: &str,
-        through: Option<u64>,
-    ) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, DeletionDecision::Reject { through })
-    }
-
-    fn undo_reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        self.decide(source, DeletionDecision::Undo)
-    }
-
-    fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let found = self.source(source);
-        async move {
-            let Some(source) = found else { return Ok(None) };
-            let (store, stop) = (Arc::clone(&self.store), self.stop.clone());
-            let name = source.context.name().to_owned();
-            let retrying = async move {
-                let goes_on = || !stop.is_cancelled();
-                let retried = store.retry_given_up(&name, clock::now().wall, goes_on);
-                let versions = store.retry_versions(&name, clock::now().wall);
-                let retried = retried.await? + versions.await?;
-                tracing::info!(source = name, retried, "failed changes are tried again");
-                Ok(retried)
-            };
-            self.complete("retry of failed changes", retrying)
-                .await
-                .map(Some)
-        }
-        .boxed()
-    }
-
-    fn failed(
-        &self,
-        source: Option<&str>,
-        page: Page,
-    ) -> BoxFuture<'_, Result<Option<Vec<FailedResource>>, StatusError>> {
-        let selected = self.selected(source);
-        async move {
-            let Some(sources) = selected else {
-                return Ok(None);
-            };
-            let found = self.failed_page(sources, page).await;
-            found.map(Some).map_err(store_failed)
-        }
-        .boxed()
-    }
-
-    fn held(
-        &self,
-        source: Option<&str>,
-        is_rejected: bool,
-        page: Page,
-    ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>> {
-        let selected = self.selected(source);
-        async move {
-            let Some(sources) = selected else {
-                return Ok(None);
-            };
-            let found = self.held_page(sources, is_rejected, page).await;
-            found.map(Some).map_err(store_failed)
-        }
-        .boxed()
-    }
-
-    fn activity(&self, source: Option<&str>) -> Option<Activity> {
-        let sources = self.selected(source)?;
-        let counts = sources.iter().map(|context| &context.recent_changes);
-        Some(recent_changes::activity(counts, clock::now().wall))
-    }
-
-    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {
-        let found = self.source(source).map(|source| source.context);
-        let (name, public_url) = (source.to_owned(), self.shared.public_url.as_ref());
-        let transports = &self.shared.transports;
-        async move {
-            let Some(context) = found else {
-                let ending = EndingSource::unfollowed(&name, transports, public_url);
-                let ended = end_subscriptions(&self.store, &ending).await;
-                return Some(ended).filter(|ended| !ended.is_empty());
-            };
-            context.retired.cancel();
-            let ending = EndingSource::of(&context.source, transports, public_url);
-            Some(end_subscriptions(&self.store, &ending).await)
-        }
-        .boxed()
-    }
-
-    fn forget(
-        &self,
-        source: &str,
-        delete_files: bool,
-    ) -> BoxFuture<'_, Result<Forgotten, StatusError>> {
-        let name = source.to_owned();
-        async move { self.forget_unfollowed(&name, delete_files).await }.boxed()
-    }
-
-    fn forget_former_sets(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
-        let found = self.source(source);
-        async move {
-            let Some(source) = found else { return Ok(None) };
-            let deletions = self.delete_former_sets(&source.context.source).await;
-            let deletions = deletions.map_err(store_failed)?;
-            let name = source.context.name();
-            tracing::info!(
-                source = name,
-                deletions,
-                "resources of former sets are deleted"
-            );
-            Ok(Some(deletions))
-        }
-        .boxed()
-    }
 }
 
 /// Starts the worker of a Source.
@@ -881,7 +393,7 @@ async fn restart_moved(
     mut moved: mpsc::UnboundedReceiver<Arc<SourceContext>>,
     stop: CancellationToken,
 ) {
-    let restarting = async move {
+    let restarting = async {
         while let Some(ended) = moved.recv().await {
             let Some(engine) = engine.upgrade() else {
                 return;
@@ -889,19 +401,15 @@ async fn restart_moved(
             engine.restart(ended).await;
         }
     };
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = restarting => {}
-    }
+    // The result is the stop, which holds the list of the workers.
+    let _ = stop.run_until_cancelled(restarting).await;
 }
 
 /// Records at intervals, and at the end, that the daemon runs: after a longer downtime it subscribes anew.
 async fn record_uptime(store: Arc<Store>, stop: CancellationToken) {
     loop {
-        let has_stopped = tokio::select! {
-            () = stop.cancelled() => true,
-            () = tokio::time::sleep(UPTIME_INTERVAL) => false,
-        };
+        let interval = tokio::time::sleep(UPTIME_INTERVAL);
+        let has_stopped = stop.run_until_cancelled(interval).await.is_none();
         if let Err(error) = store.note_running(clock::now().wall).await {
             // What else is written fails as well, and is reported.
             tracing::debug!(code = error.code(), %error, "database error; the uptime is not recorded");

@@ -22,7 +22,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | | **follows Sources** |
-//! | `lifecycle` | [`Engine`]: starts and stops all workers, executes the operators' requests |
+//! | `lifecycle` | [`Engine`]: starts and stops all workers |
+//! | `operations` | what operators request of it |
 //! | `reload`, `followed` | replaces the list of the Sources; that list |
 //! | `one_shot` | a single run |
 //! | `source` | one Source: discovery, its worker |
@@ -54,7 +55,7 @@
 //! | | **survives faults** |
 //! | `error` | why an operation failed, and its class |
 //! | `restarts` | starts a worker again after a panic |
-//! | `store_retries` | the pause after a database error |
+//! | `store_retries`, `wakes` | the pause after a database error; waits for a change of the store |
 //! | `heartbeats` | finds workers that no longer respond |
 //! | | **for tests** |
 //! | `simulation` | the engine with a simulated clock, network and Source |
@@ -79,6 +80,7 @@ mod lifecycle;
 mod mirror_opening;
 mod oddities;
 mod one_shot;
+mod operations;
 mod package_permits;
 mod progress;
 mod read_facts;
@@ -97,6 +99,7 @@ mod test_source;
 mod trimming;
 mod unencrypted_hubs;
 mod versions;
+mod wakes;
 
 pub use audit::{
     Audit, OriginalOutcome, OriginalSums, RepairOptions, Reported, ReportedFinding,

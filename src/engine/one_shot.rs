@@ -15,7 +15,7 @@ use resyncd_fetch::{Bounds, Client, DiscoveryCache, pause};
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::apply::temporary_executor::{drain, until_stopped, with_executor};
+use super::apply::temporary_executor::{Awaited, drain, until_stopped, with_executor};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::lifecycle::Engine;
@@ -30,7 +30,7 @@ use super::source::discovery::{
 };
 use super::source::location::record_source_location;
 use super::source::new_sets::NewSets;
-use super::versions::worker::{begin_versions, store_versions, until_stored};
+use super::versions::worker::{begin_versions, store_versions};
 use crate::clock;
 use crate::config::{Baseline, Config};
 use crate::status::{Status, StatusError};
@@ -105,7 +105,9 @@ impl Engine {
             };
             begin_versions(context, versions).await;
             let storing = async {
-                until_stored(context).await;
+                let draining = drain(context, Awaited::Versions);
+                // The result is the stop.
+                let _ = context.stop.run_until_cancelled(draining).await;
                 context.stop.cancel();
             };
             tokio::join!(store_versions(context, versions, &mirror), storing);
@@ -200,7 +202,7 @@ async fn catch_up(context: Arc<SourceContext>, applying: Applying) -> Vec<String
     let work = Box::pin(async {
         catch_up_sets(&context, &packages, &mut polled).await;
         if applying == Applying::Apply {
-            drain(&context).await;
+            drain(&context, Awaited::TasksAndVersions).await;
         }
     });
     let worked = match applying {

@@ -18,20 +18,15 @@ pub(super) const OF_A_SOURCE: usize = 2;
 pub(super) const SHARED: usize = 4;
 
 /// The permits that all Sources share.
-#[derive(Clone)]
-pub(super) struct SharedPermits(Arc<Semaphore>);
-
-impl Default for SharedPermits {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(SHARED)))
-    }
+pub(super) fn shared_permits() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(SHARED))
 }
 
 /// The permits for the packages of one Source.
 pub(super) struct PackagePermits {
     of_source: Arc<Semaphore>,
     own: Arc<Semaphore>,
-    shared: SharedPermits,
+    shared: Arc<Semaphore>,
 }
 
 /// The permit of one package; dropping it frees the permit.
@@ -42,7 +37,7 @@ pub(super) struct PackagePermit {
 }
 
 impl PackagePermits {
-    pub(super) fn new(shared: SharedPermits) -> Self {
+    pub(super) fn new(shared: Arc<Semaphore>) -> Self {
         Self {
             of_source: Arc::new(Semaphore::new(OF_A_SOURCE)),
             own: Arc::new(Semaphore::new(1)),
@@ -56,7 +51,7 @@ impl PackagePermits {
         let own_or_shared = tokio::select! {
             biased;
             own = Arc::clone(&self.own).acquire_owned() => own,
-            shared = Arc::clone(&self.shared.0).acquire_owned() => shared,
+            shared = Arc::clone(&self.shared).acquire_owned() => shared,
         };
         Some(PackagePermit {
             _of_source: of_source,
@@ -76,7 +71,10 @@ mod tests {
     }
 
     /// Sources that have as many packages in progress as they can have.
-    fn occupy(shared: &SharedPermits, sources: usize) -> Vec<(PackagePermits, Vec<PackagePermit>)> {
+    fn occupy(
+        shared: &Arc<Semaphore>,
+        sources: usize,
+    ) -> Vec<(PackagePermits, Vec<PackagePermit>)> {
         let mut occupied = Vec::new();
         for _ in 0..sources {
             let permits = PackagePermits::new(shared.clone());
@@ -92,7 +90,7 @@ mod tests {
     #[test]
     fn packages_are_bounded_per_source_and_in_total() {
         for sources in [1, 2, 4, 5, 50] {
-            let occupied = occupy(&SharedPermits::default(), sources);
+            let occupied = occupy(&shared_permits(), sources);
             let counts = occupied.iter().map(|(_, taken)| taken.len());
             assert!(
                 counts
@@ -105,7 +103,7 @@ mod tests {
 
     #[test]
     fn source_has_a_permit_whatever_the_others_do() {
-        let shared = SharedPermits::default();
+        let shared = shared_permits();
         let _occupied = occupy(&shared, 50);
         let late = PackagePermits::new(shared);
         let permit = acquire(&late);
@@ -115,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn permit_that_becomes_free_is_for_the_one_who_waits() {
-        let shared = SharedPermits::default();
+        let shared = shared_permits();
         let mut occupied = occupy(&shared, SHARED + 1);
         // The last one has only its own permit: it waits for that, or for a shared one.
         let (last, mut taken) = occupied.pop().unwrap();
@@ -133,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn wait_that_is_abandoned_costs_no_permit() {
-        let permits = PackagePermits::new(SharedPermits::default());
+        let permits = PackagePermits::new(shared_permits());
         for _ in 0..3 {
             let taken: Vec<_> = std::iter::from_fn(|| acquire(&permits)).collect();
             assert_eq!(taken.len(), OF_A_SOURCE);

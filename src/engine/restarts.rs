@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use resyncd_fetch::{Bounds, pause};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::error::EngineError;
@@ -31,11 +32,12 @@ pub(super) const CODE: &str = "worker-panicked";
 pub(super) struct Panicked;
 
 /// Runs some work, and catches its panic. What the work has left in memory must not be relied on afterwards.
-pub(super) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
-    AssertUnwindSafe(work)
-        .catch_unwind()
-        .await
-        .map_err(|_| Panicked)
+pub(super) fn catch_panic<T>(
+    work: impl Future<Output = T>,
+) -> impl Future<Output = Result<T, Panicked>> {
+    // No function that is async: it would have room for the work twice.
+    let caught = AssertUnwindSafe(work).catch_unwind();
+    caught.map(|done| done.map_err(|_| Panicked))
 }
 
 /// Runs some work on `what`. A panic becomes an error.
@@ -87,54 +89,45 @@ impl Restarts {
         let message = format!("the {worker} panicked; see the log");
         (StatusError::new(CODE, message, now.wall), pause)
     }
-}
 
-/// Runs work that belongs to no Source until it has ended, and starts it again if it panics.
-pub(super) async fn restarting<F: Future<Output = ()>>(
-    worker: &'static str,
-    stop: CancellationToken,
-    mut start: impl FnMut() -> F,
-) {
-    let mut restarts = Restarts::of(worker, "");
-    while catch_panic(start()).await.is_err() {
-        let (_, pause) = restarts.after_panic();
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
+    /// After a panic of the worker: logs it, has it shown, and waits until the worker is to be started again. `false`: it is not, because
+    /// `stop` was cancelled.
+    pub(super) async fn rest(
+        &mut self,
+        stop: &CancellationToken,
+        show: impl FnOnce(StatusError),
+    ) -> bool {
+        let (error, pause) = self.after_panic();
+        show(error);
+        stop.run_until_cancelled(sleep(pause)).await.is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
-
-    /// Ends a test that would hang, on the paused clock.
-    const LIMIT: Duration = Duration::from_secs(180);
 
     #[tokio::test(start_paused = true)]
     async fn work_that_panics_is_started_again_until_it_ends() {
-        let started = Cell::new(0);
-        restarting("test", CancellationToken::new(), || {
-            started.set(started.get() + 1);
-            let number = started.get();
-            async move { assert!(number > 3, "a panic of a test") }
-        })
-        .await;
-        assert_eq!(started.get(), 4);
+        let (mut restarts, stop) = (Restarts::of("test", ""), CancellationToken::new());
+        let (mut started, mut shown) = (0, 0);
+        while catch_panic(async { assert!(started == 3, "a panic of a test") })
+            .await
+            .is_err()
+        {
+            assert!(restarts.rest(&stop, |_| shown += 1).await);
+            started += 1;
+        }
+        assert_eq!((started, shown), (3, 3));
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_that_panics_is_not_started_again_after_the_stop() {
-        let stop = CancellationToken::new();
-        let stopping = stop.clone();
-        let restarted = restarting("test", stop, || {
-            stopping.cancel();
-            async { panic!("a panic of a test") }
-        });
-        tokio::time::timeout(LIMIT, restarted).await.unwrap();
+        let (mut restarts, stop) = (Restarts::of("test", ""), CancellationToken::new());
+        stop.cancel();
+        let begun = tokio::time::Instant::now();
+        assert!(!restarts.rest(&stop, |_| {}).await);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[test]

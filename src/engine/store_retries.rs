@@ -13,8 +13,6 @@ pub(super) const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Rests after a database error; returns whether the work goes on: `false` if it is stopped meanwhile.
 pub(super) async fn rest_unless_stopped(stop: &CancellationToken) -> bool {
-    tokio::select! {
-        () = stop.cancelled() => false,
-        () = tokio::time::sleep(STORE_PAUSE) => true,
-    }
+    let rested = stop.run_until_cancelled(tokio::time::sleep(STORE_PAUSE));
+    rested.await.is_some()
 }

@@ -19,7 +19,7 @@
 //!
 //! Invariants: a delivery is acknowledged only when it is on disk, or known at once to be unusable; a channel is identified by the
 //! token of its callback alone; no response contains a secret or a token. The module knows the inbox, the callbacks, the feed and the
-//! resources of the [`store`](crate::store) and the [`Operations`](crate::status::Operations) of the daemon, not how they work.
+//! resources of the [`store`](crate::store) and the operations of the [`Engine`](crate::engine::Engine), not how they work.
 //!
 //! Specification: WebSub, sections 5.3 (verification of intent), 7 (content distribution) and 7.1 (signatures); version 0.1 of
 //! ResourceSync, section 5.2.2 (HTTP callback).

@@ -25,7 +25,8 @@ use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::config::StatusConfig;
-use crate::status::{Operations, Page, SeenDeletions, Status, StatusError};
+use crate::engine::Engine;
+use crate::status::{Page, SeenDeletions, Status, StatusError};
 use crate::store::Store;
 
 /// How many rows one page of a list has by default.
@@ -43,20 +44,20 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// What the handlers need.
 #[derive(Clone)]
 struct OperatorState {
-    operations: Arc<dyn Operations>,
+    engine: Arc<Engine>,
     store: Arc<Store>,
     rejections: RejectionCounters,
 }
 
 /// The routes of the status listener. Event streams end when `stop` is cancelled. `rejections`: the counters of both listeners.
 pub fn operator_router(
-    operations: Arc<dyn Operations>,
+    engine: Arc<Engine>,
     store: Arc<Store>,
     config: &StatusConfig,
     stop: CancellationToken,
     rejections: RejectionCounters,
 ) -> Router {
-    let known = Arc::clone(&operations);
+    let known = Arc::clone(&engine);
     let is_followed = move |source: Option<&str>, set: Option<&str>| known.is_followed(source, set);
     Router::new()
         .route("/healthz", get(healthy))
@@ -71,31 +72,37 @@ pub fn operator_router(
         .route("/sources/{name}/poll", post(poll))
         .route(
             "/sources/{name}/approve",
-            counted("approved", |all, name, seen| all.approve(name, seen)),
+            counted("approved", |engine, name, seen| {
+                Box::pin(engine.approve(name, seen))
+            }),
         )
         .route(
             "/sources/{name}/reject",
-            counted("rejected", |all, name, seen| all.reject(name, seen.through)),
+            counted("rejected", |engine, name, seen| {
+                Box::pin(engine.reject(name, seen.through))
+            }),
         )
         .route(
             "/sources/{name}/undo-reject",
-            counted("held", |all, name, _| all.undo_reject(name)),
+            counted("held", |engine, name, _| Box::pin(engine.undo_reject(name))),
         )
         .route(
             "/sources/{name}/retry",
-            counted("retried", |all, name, _| all.retry(name)),
+            counted("retried", |engine, name, _| Box::pin(engine.retry(name))),
         )
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
         .route("/sources/{name}/backfill", post(backfill))
         .route("/sources/{name}/forget", post(forget))
         .route(
             "/sources/{name}/forget-former-sets",
-            counted("deletions", |all, name, _| all.forget_former_sets(name)),
+            counted("deletions", |engine, name, _| {
+                Box::pin(engine.forget_former_sets(name))
+            }),
         )
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .with_state(OperatorState {
-            operations: Arc::clone(&operations),
+            engine: Arc::clone(&engine),
             store: Arc::clone(&store),
             rejections: rejections.clone(),
         })
@@ -105,7 +112,7 @@ pub fn operator_router(
             rejections.clone(),
             Arc::new(is_followed),
         ))
-        .merge(page_router(operations, store, stop, rejections.clone()))
+        .merge(page_router(engine, store, stop, rejections.clone()))
         .layer(from_fn_with_state(
             BearerToken::new(config.token.clone(), rejections.clone()),
             require_token,
@@ -184,7 +191,7 @@ async fn ready(State(state): State<OperatorState>) -> Response {
             &error.to_string(),
         );
     }
-    match state.operations.unwritable_mirror() {
+    match state.engine.unwritable_mirror() {
         Some((source, status_error)) => {
             let message = format!("the mirror of {source}: {}", status_error.message);
             error_response(
@@ -206,7 +213,7 @@ async fn status(State(state): State<OperatorState>) -> Response {
 
 async fn metrics(State(state): State<OperatorState>) -> Response {
     let status = full_status(&state).await;
-    match status.and_then(|status| state.operations.metrics(&status)) {
+    match status.and_then(|status| state.engine.metrics(&status)) {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
         Err(status_error) => operation_failed(&status_error),
     }
@@ -214,7 +221,7 @@ async fn metrics(State(state): State<OperatorState>) -> Response {
 
 /// The status with what the listeners have rejected.
 async fn full_status(state: &OperatorState) -> Result<Status, StatusError> {
-    let mut status = state.operations.status().await?;
+    let mut status = state.engine.status().await?;
     status.refused = state.rejections.counts();
     Ok(status)
 }
@@ -248,7 +255,7 @@ async fn versions(
         return no_uri();
     };
     let source = query.source.as_deref();
-    match state.operations.versions(source, &uri).await {
+    match state.engine.versions(source, &uri).await {
         Ok(Some(rows)) => {
             let lines = rows.iter().map(|row| json!(row).to_string() + "\n");
             ndjson(lines.collect())
@@ -266,7 +273,7 @@ async fn backfill(
     let Some(uri) = query.uri() else {
         return no_uri();
     };
-    match state.operations.backfill(Some(&name), &uri).await {
+    match state.engine.backfill(Some(&name), &uri).await {
         Ok(Some(requested)) => (
             StatusCode::ACCEPTED,
             Json(json!({ "requested": requested })),
@@ -342,9 +349,7 @@ impl ListQuery {
 }
 
 async fn failed(State(state): State<OperatorState>, Query(query): Query<ListQuery>) -> Response {
-    let found = state
-        .operations
-        .failed(query.source.as_deref(), query.page());
+    let found = state.engine.failed(query.source.as_deref(), query.page());
     query.answer(found.await)
 }
 
@@ -361,7 +366,7 @@ async fn held(
 ) -> Response {
     let is_rejected = held.rejected.unwrap_or(false);
     let source = query.source.as_deref();
-    let found = state.operations.held(source, is_rejected, query.page());
+    let found = state.engine.held(source, is_rejected, query.page());
     query.answer(found.await)
 }
 
@@ -370,7 +375,7 @@ async fn poll(
     Path(name): Path<String>,
     caller: Caller,
 ) -> Response {
-    let is_polled = state.operations.poll(&name);
+    let is_polled = state.engine.poll(&name);
     let polled = Ok(is_polled.then_some(0));
     match caller.answer("polled", &name, &polled) {
         Some(answer) => answer,
@@ -404,7 +409,7 @@ struct SeenQuery {
 
 /// An operation on changes of a Source, and on how many. A person may have seen some of the deletions that it is for.
 type CountedOperation =
-    for<'a> fn(&'a dyn Operations, &str, SeenDeletions) -> BoxFuture<'a, OperationCount>;
+    for<'a> fn(&'a Engine, &'a str, SeenDeletions) -> BoxFuture<'a, OperationCount>;
 
 /// `None`: there is no such Source.
 type OperationCount = Result<Option<u64>, StatusError>;
@@ -417,7 +422,7 @@ fn counted(what: &'static str, operation: CountedOperation) -> MethodRouter<Oper
                              caller: Caller| {
         let SeenQuery { held, through } = query;
         let seen = SeenDeletions { held, through };
-        let count = operation(&*state.operations, &name, seen).await;
+        let count = operation(&state.engine, &name, seen).await;
         if let Some(answer) = caller.answer(what, &name, &count) {
             return answer;
         }
@@ -431,7 +436,7 @@ fn counted(what: &'static str, operation: CountedOperation) -> MethodRouter<Oper
 }
 
 async fn unsubscribe(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
-    match state.operations.unsubscribe(&name).await {
+    match state.engine.unsubscribe(&name).await {
         Some(endings) => Json(endings).into_response(),
         None => unknown_source(&name),
     }
@@ -448,7 +453,7 @@ async fn forget(
     Query(query): Query<ForgetQuery>,
 ) -> Response {
     let delete_files = query.delete_files.unwrap_or(false);
-    match state.operations.forget(&name, delete_files).await {
+    match state.engine.forget(&name, delete_files).await {
         Ok(forgotten) => Json(forgotten).into_response(),
         Err(status_error) => operation_failed(&status_error),
     }

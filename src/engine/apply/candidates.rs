@@ -13,12 +13,12 @@ use resyncd_core::{
 use resyncd_fetch::{AllowedHosts, FetchError};
 
 use super::context::ApplyContext;
-use super::download::{FetchOutcome, download};
+use super::download::{FetchOutcome, VersionCheck, download};
 use super::members::PackageMember;
-use super::patching::{PatchCandidate, PatchingError, has_patch, patch, plan_patch};
+use super::patching::{PatchCandidate, has_patch, patch, plan_patch};
 use super::received::ReceivedResource;
 use super::task_error::TaskError;
-use super::unpack::{UnpackError, unpack};
+use super::unpack::unpack;
 use crate::clock;
 use crate::engine::contradictions::note_contradiction;
 use crate::store::{Task, TaskFailure};
@@ -96,22 +96,17 @@ pub(super) async fn fetch(
             TaskCandidate::Patch(candidate) => match try_patch(context, task, candidate).await {
                 Ok(Some(fetched)) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
                 Ok(None) => continue,
-                Err(error) => return Err(error.into_failure(task, &context.source.client)),
+                Err(error) => return Err(context.failure(task, error)),
             },
             TaskCandidate::Member(member, path) => {
                 match unpack(context, task, expected_of(task), &member, path).await {
                     Ok(fetched) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
-                    // The error is not the candidate's.
-                    Err(UnpackError::Mirror(error)) => {
-                        return Err(
-                            TaskError::from(error).into_failure(task, &context.source.client)
-                        );
-                    }
-                    Err(error) => {
+                    Err(error) if error.is_of_candidate() => {
                         let members = &context.source.members;
                         members.withdraw_unusable(context.name(), &member, error.code(), &error);
                         continue;
                     }
+                    Err(error) => return Err(context.failure(task, error)),
                 }
             }
         };
@@ -121,47 +116,43 @@ pub(super) async fn fetch(
             continue;
         }
         let known = known.filter(|_| candidate.is_own);
-        let error = match download(context, task, &candidate, known).await {
+        let error = match download(context, task, &candidate, known, VersionCheck::Any).await {
             Ok(outcome) => {
                 count(context, &candidate, None);
                 return Ok(outcome);
             }
             Err(error) => error,
         };
+        if !error.is_of_candidate() {
+            return Err(context.failure(task, error));
+        }
         match &error {
-            // The error is not the candidate's.
-            TaskError::Mirror(_) | TaskError::Interrupted | TaskError::Panicked => {
-                return Err(error.into_failure(task, &context.source.client));
-            }
             TaskError::Fetch(FetchError::TooLarge(_)) => {}
             TaskError::Fetch(error) if candidate.is_own => is_absent = error.is_absent(),
             _ => count(context, &candidate, Some(&error)),
         }
-        let failure = error.into_failure(task, &context.source.client);
+        let failure = context.failure(task, error);
         failed = Some(match failed {
             None => failure,
-            Some(before) if candidate.is_own => TaskFailure {
-                retry_at: if failure.is_given_up {
-                    before.retry_at
-                } else {
-                    failure.retry_at
-                },
-                is_given_up: failure.is_given_up && before.is_given_up,
-                ..failure
-            },
-            Some(before) => TaskFailure {
-                retry_at: if before.is_given_up {
-                    failure.retry_at
-                } else {
-                    before.retry_at
-                },
-                is_given_up: failure.is_given_up && before.is_given_up,
-                ..before
-            },
+            Some(before) if candidate.is_own => after_others(failure, before),
+            Some(before) => after_others(before, failure),
         });
     }
     // The resource's own URI is always a candidate.
-    Err(failed.unwrap_or_else(|| TaskError::Interrupted.into_failure(task, &context.source.client)))
+    Err(failed.unwrap_or_else(|| context.failure(task, TaskError::Interrupted)))
+}
+
+/// The failure of a task of which another candidate has failed, too: it is given up once both are, and tried again as long as one is not.
+fn after_others(failure: TaskFailure, other: TaskFailure) -> TaskFailure {
+    TaskFailure {
+        retry_at: if failure.is_given_up {
+            other.retry_at
+        } else {
+            failure.retry_at
+        },
+        is_given_up: failure.is_given_up && other.is_given_up,
+        ..failure
+    }
 }
 
 /// Makes the representation by a patch; `None`: it can't be used. Fails only with errors that are not the patch's.
@@ -182,7 +173,7 @@ async fn try_patch(
         let mut breaker = context.breaker.lock();
         match &patched {
             Ok(_) => breaker.succeeded(&host),
-            Err(PatchingError::Fetch(_)) => {
+            Err(TaskError::Fetch(_)) => {
                 breaker.failed(clock::now(), &host);
             }
             Err(_) => {}
@@ -190,7 +181,7 @@ async fn try_patch(
     }
     match patched {
         Ok(patched) => return Ok(Some(patched)),
-        Err(PatchingError::Own(error)) => return Err(error),
+        Err(error) if !error.is_of_candidate() => return Err(error),
         Err(error) => {
             let code = error.code();
             tracing::debug!(code, source = context.name(), uri = %task.uri, %error, "patch unusable; fetching its resource");
@@ -228,13 +219,14 @@ async fn fetch_own(
         is_own: true,
         expected,
     };
-    let error = match download(context, task, &own(expected_of(task)), known).await {
+    let announced = own(expected_of(task));
+    let error = match download(context, task, &announced, known, VersionCheck::Any).await {
         Ok(outcome) => return Ok(outcome),
         Err(error) => error,
     };
     // A web page in place of another type is one for signing in, or of an error: it contradicts nothing.
     let contradicts = matches!(error, TaskError::Mismatch(_));
-    let failure = error.into_failure(task, &context.source.client);
+    let failure = context.failure(task, error);
     if !contradicts || !failure.is_given_up {
         return Err(failure);
     }
@@ -246,8 +238,9 @@ async fn fetch_own(
         lastmod: None,
         ..task.clone()
     };
-    let served = download(context, &as_served, &own(Expected::default()), None).await;
-    let served = served.map_err(|error| error.into_failure(task, &context.source.client))?;
+    let any = own(Expected::default());
+    let served = download(context, &as_served, &any, None, VersionCheck::Any).await;
+    let served = served.map_err(|error| context.failure(task, error))?;
     report_contradiction(context, task, &failure.message).await;
     Ok(served)
 }

@@ -1,5 +1,5 @@
-//! Content codings (RFC 9110, section 8.4): decides whether what is stated describes the coded or the decoded bytes, of a download as of
-//! a member of a package, and decodes a staged file into another one, within limits.
+//! Verifies what is received, of a download as of a member of a package. Where a content coding is stated (RFC 9110, section 8.4), decides
+//! whether what is stated describes the coded or the decoded bytes, and decodes a staged file into another one, within limits.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,41 +8,24 @@ use std::sync::Arc;
 
 use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use resourcesync::media_type::media_type_essence;
-use resourcesync::{Mismatch, Verified, Verifier};
+use resourcesync::{Mismatch, SourceTime, Verified, Verifier};
 use resyncd_core::Expected;
 use resyncd_fetch::{CodedFormat, ContentCoding, FetchError, SizeLimit};
-use resyncd_mirror::{Mirror, MirrorError, Staged};
+use resyncd_mirror::{Mirror, Staged};
 use resyncd_packages::max_expanded;
 use url::Url;
+
+use super::received::{BytesInMemory, Received, ReceivedBytes};
+use super::task_error::TaskError;
 
 /// How much is decoded and written at once, in bytes.
 const CHUNK: usize = 256 * 1024;
 
-/// Why a staged file can't be decoded.
-#[derive(Debug)]
-pub(super) enum DecodeError {
-    Mirror(MirrorError),
-    /// What is stated differs from the decoded bytes, too.
-    Mismatch(Mismatch),
-    /// It is damaged, too large when it is decoded, or has a coding that can't be undone.
-    Fetch(FetchError),
-}
-
-impl From<MirrorError> for DecodeError {
-    fn from(error: MirrorError) -> Self {
-        Self::Mirror(error)
-    }
-}
-
-impl From<Mismatch> for DecodeError {
-    fn from(mismatch: Mismatch) -> Self {
-        Self::Mismatch(mismatch)
-    }
-}
-
-/// A representation of which a content coding is stated, by its server or by the entry of a package's member, while it is received.
-pub(super) struct CodedContent {
-    label: String,
+/// Verifies a representation while it is received.
+pub(super) struct ContentVerifier {
+    /// The content coding in lower case that is stated of it, by its server or by the entry of a package's member.
+    coding: Option<String>,
+    /// As [`is_compressed_file`] has it.
     is_compressed_file: bool,
     expected: Expected,
     verifier: Verifier,
@@ -51,20 +34,17 @@ pub(super) struct CodedContent {
     received: u64,
 }
 
-/// The bytes that agree with what is stated.
-pub(super) struct DecidedContent {
-    pub(super) staged: Staged,
-    pub(super) verified: Verified,
-    /// The coding of the bytes; `None` if they are not coded.
-    pub(super) encoding: Option<String>,
-}
-
-impl CodedContent {
-    /// `label`: the coding in lower case. `is_compressed_file`: as [`is_compressed_file`] has it.
-    pub(super) fn new(label: String, is_compressed_file: bool, expected: &Expected) -> Self {
+impl ContentVerifier {
+    /// `coding`: the one that is stated, in lower case. `uris`, `media_type`: those of the representation.
+    pub(super) fn new(
+        coding: Option<String>,
+        uris: &[&Url],
+        media_type: Option<&str>,
+        expected: &Expected,
+    ) -> Self {
         Self {
-            label,
-            is_compressed_file,
+            coding,
+            is_compressed_file: is_compressed_file(uris, media_type),
             verifier: Verifier::new(expected.content.length, &expected.content.hashes),
             expected: expected.clone(),
             begin: Vec::new(),
@@ -72,8 +52,23 @@ impl CodedContent {
         }
     }
 
-    /// Adds bytes as they are received. Fails if they are too many for either form.
+    pub(super) fn is_coded(&self) -> bool {
+        self.coding.is_some()
+    }
+
+    /// Rejects a length, known before the bytes are, of a representation that is not coded.
+    pub(super) fn check_length(&self, length: u64) -> Result<(), Mismatch> {
+        if self.is_coded() {
+            return Ok(());
+        }
+        self.verifier.check_length(length)
+    }
+
+    /// Adds bytes as they are received. Fails if they are too many; of a coded representation, for either form.
     pub(super) fn update(&mut self, bytes: &[u8]) -> Result<(), Mismatch> {
+        if !self.is_coded() {
+            return self.verifier.update(bytes);
+        }
         let missing = ContentCoding::DECISIVE.saturating_sub(self.begin.len());
         self.begin.extend(bytes.iter().take(missing));
         self.received += bytes.len() as u64;
@@ -89,28 +84,45 @@ impl CodedContent {
         }
     }
 
-    /// Decides which bytes are published. What is stated may describe the coded bytes or the decoded ones: those that agree with it
-    /// are. Where nothing is stated, those are the decoded ones; of a compressed file, the coding that is its own stays. For a blocking
-    /// thread.
+    /// A representation that is not coded, received completely, with its bytes in memory.
+    pub(super) fn finish_in_memory(self, bytes: BytesInMemory) -> Result<Received, TaskError> {
+        Ok(Received {
+            bytes: ReceivedBytes::InMemory(bytes),
+            verified: self.verifier.finish()?,
+            encoding: None,
+        })
+    }
+
+    /// A representation that was received completely, with its bytes in a staged file. What is stated may describe the coded bytes or the
+    /// decoded ones: those are published that agree with it. Where nothing is stated, those are the decoded ones; of a compressed file,
+    /// the coding that is its own stays. `limit`: the greatest length in bytes. For a blocking thread.
     pub(super) fn finish(
         self,
         mirror: &Arc<Mirror>,
         mut staged: Staged,
         limit: Option<u64>,
-    ) -> Result<DecidedContent, DecodeError> {
+        lastmod: Option<SourceTime>,
+    ) -> Result<Received, TaskError> {
+        let received = |staged: Staged, verified: Verified, encoding: Option<String>| {
+            Ok(Received {
+                bytes: ReceivedBytes::Staged(staged.finish(lastmod)?),
+                verified,
+                encoding,
+            })
+        };
+        let Some(label) = self.coding else {
+            let verified = self.verifier.finish()?;
+            return received(staged, verified, None);
+        };
         let (verified, mismatch) = self.verifier.compare();
-        let codings = ContentCoding::parse_list(&self.label);
+        let codings = ContentCoding::parse_list(&label);
         let is_proven = mismatch.is_none() && self.expected.content.is_verifiable();
         if is_proven {
             let last = codings.as_ref().ok().and_then(|codings| codings.last());
             let is_coded = last.is_none_or(|coding| coding.format(&self.begin).is_some());
-            return Ok(DecidedContent {
-                staged,
-                verified,
-                encoding: is_coded.then_some(self.label),
-            });
+            return received(staged, verified, is_coded.then_some(label));
         }
-        let codings = codings.map_err(DecodeError::Fetch)?;
+        let codings = codings?;
         let undone = match codings[..] {
             [ContentCoding::Gzip, ..] if mismatch.is_none() && self.is_compressed_file => {
                 &codings[1..]
@@ -120,26 +132,18 @@ impl CodedContent {
         let is_gzip = |begin: &[u8]| ContentCoding::Gzip.format(begin).is_some();
         let own = |begin: &[u8]| (undone != codings && is_gzip(begin)).then(|| "gzip".to_owned());
         if let Some(decoded) = decode(mirror, &mut staged, undone, &self.expected, limit)? {
-            return Ok(DecidedContent {
-                staged: decoded.staged,
-                verified: decoded.verified,
-                encoding: own(&decoded.begin),
-            });
+            return received(decoded.staged, decoded.verified, own(&decoded.begin));
         }
         match mismatch {
             Some(mismatch) => Err(mismatch.into()),
-            None => Ok(DecidedContent {
-                staged,
-                verified,
-                encoding: own(&self.begin),
-            }),
+            None => received(staged, verified, own(&self.begin)),
         }
     }
 }
 
 /// Whether a resource is a compressed file by the path of one of its URIs, or by its type: some Sources state its compression as a
 /// coding.
-pub(super) fn is_compressed_file(uris: &[&Url], media_type: Option<&str>) -> bool {
+fn is_compressed_file(uris: &[&Url], media_type: Option<&str>) -> bool {
     let is_named = uris.iter().any(|uri| {
         let path = uri.path().to_ascii_lowercase();
         let mut suffixes = [".gz", ".tgz", ".svgz"].iter();
@@ -176,7 +180,7 @@ fn decode(
     codings: &[ContentCoding],
     expected: &Expected,
     limit: Option<u64>,
-) -> Result<Option<Decoded>, DecodeError> {
+) -> Result<Option<Decoded>, TaskError> {
     let taken = Rc::new(Cell::new(0));
     let counted = Counted {
         input: coded.read_back()?,
@@ -221,7 +225,7 @@ fn decode(
         length += read as u64;
         if let Some(limit) = limit.filter(|&limit| length > limit) {
             let limit = SizeLimit::resource(limit);
-            return Err(DecodeError::Fetch(FetchError::TooLarge(limit)));
+            return Err(FetchError::TooLarge(limit).into());
         }
         verifier.update(&chunk[..read])?;
         decoded.write(&chunk[..read])?;
@@ -242,10 +246,10 @@ fn read_begin(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     Ok(begin)
 }
 
-fn unreadable(error: io::Error) -> DecodeError {
+fn unreadable(error: io::Error) -> TaskError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let bad = || FetchError::BadGzip(error.to_string());
-    DecodeError::Fetch(inner.cloned().unwrap_or_else(bad))
+    TaskError::Fetch(inner.cloned().unwrap_or_else(bad))
 }
 
 /// Decompresses the members of a gzip file. Zeros behind a member fill a block of a tape or a download, and are ignored.

@@ -10,8 +10,9 @@ use resyncd_fetch::Client;
 use resyncd_mirror::Mirror;
 
 use super::former_versions::FormerVersions;
+use super::task_error::TaskError;
 use crate::engine::context::SourceContext;
-use crate::store::Task;
+use crate::store::{Task, TaskFailure};
 
 /// So many queued tasks are many.
 const MANY: usize = 32;
@@ -60,6 +61,11 @@ impl ApplyContext {
         } else {
             Cow::Owned(self.source.client.without_credentials())
         }
+    }
+
+    /// What an error makes of a task.
+    pub(super) fn failure(&self, task: &Task, error: TaskError) -> TaskFailure {
+        error.into_failure(task, &self.source.client)
     }
 
     /// The Source's name.

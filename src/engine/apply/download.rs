@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
+use resourcesync::SourceTime;
 use resourcesync::media_type::media_type_essence;
-use resourcesync::{SourceTime, Verified, Verifier};
 use resyncd_core::{
     Candidate, ErrorClass, Expected, Redaction, ResourceUri, ServedVersion, latest_plausible,
 };
 use resyncd_fetch::{AllowedHosts, Content, SizeLimit, Wanted};
 use resyncd_mirror::{Mirror, MirrorError, Staged};
 
-use super::coding::{CodedContent, DecodeError, is_compressed_file};
+use super::coding::ContentVerifier;
 use super::context::ApplyContext;
 use super::former_versions::is_asked_again;
-use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
+use super::received::{BodyMemory, Received, ReceivedResource};
 use super::task_error::{FORMER_VERSION, TaskError};
 use crate::clock;
 use crate::status::StatusError;
@@ -119,27 +119,8 @@ pub(crate) fn may_pass(error: &TaskError) -> bool {
     }
 }
 
-/// Downloads a task's resource from one candidate, conditionally if a `known` version is given.
-pub(super) async fn download(
-    context: &ApplyContext,
-    task: &Task,
-    candidate: &Candidate,
-    known: Option<&ServedVersion>,
-) -> Result<FetchOutcome, TaskError> {
-    download_checked(context, task, candidate, known, VersionCheck::Any).await
-}
-
-/// As [`download`], of a version at a place of its own.
-pub(crate) async fn download_version(
-    context: &ApplyContext,
-    task: &Task,
-    candidate: &Candidate,
-    check: VersionCheck,
-) -> Result<FetchOutcome, TaskError> {
-    download_checked(context, task, candidate, None, check).await
-}
-
-async fn download_checked(
+/// Downloads a task's resource, or a version of it, from one candidate, conditionally if a `known` version is given.
+pub(crate) async fn download(
     context: &ApplyContext,
     task: &Task,
     candidate: &Candidate,
@@ -196,30 +177,10 @@ async fn download_checked(
     // A duplicate's Last-Modified is that of the copy.
     let served = content.last_modified().filter(|_| candidate.is_own);
     let lastmod = task.lastmod.or(served).or(task.changed_at);
-    let expected = &candidate.expected;
-    let copied = if content.coding().is_some() {
-        copy_coded(context, &candidate.uri, content, expected, lastmod).await
-    } else {
-        copy(context, content, expected, lastmod).await
-    };
-    let Copied {
-        bytes,
-        verified,
-        encoding,
-    } = copied?;
-    let description = Description {
-        length: verified.length,
-        media_type,
-        encoding,
-        hashes: verified.digests,
-        lastmod,
-        version,
-        is_patched: false,
-    };
-    Ok(FetchOutcome::Fetched(Box::new(ReceivedResource {
-        bytes,
-        description,
-    })))
+    let received = receive(context, candidate, content, lastmod).await?;
+    Ok(FetchOutcome::Fetched(Box::new(
+        received.described(media_type, lastmod, version),
+    )))
 }
 
 /// The coding that is asked for, which alternates with the tries: the length and digests that are stated may describe the
@@ -359,25 +320,25 @@ fn extension(uri: &ResourceUri) -> Option<String> {
     Some(extension.to_ascii_lowercase())
 }
 
-/// A representation that was received completely and verified.
-struct Copied {
-    bytes: ReceivedBytes,
-    verified: Verified,
-    /// The coding of the bytes; `None` if they are not coded.
-    encoding: Option<String>,
-}
-
-/// Copies a representation to memory or to a staged file, and verifies it.
-async fn copy(
+/// Receives a representation into memory or a staged file, and verifies it.
+async fn receive(
     context: &ApplyContext,
+    candidate: &Candidate,
     mut content: Content<'_>,
-    expected: &Expected,
     lastmod: Option<SourceTime>,
-) -> Result<Copied, TaskError> {
-    let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
+) -> Result<Received, TaskError> {
+    let coding = content.coding().map(str::to_owned);
+    let uris = [content.url(), candidate.uri.url()];
+    let mut verifier =
+        ContentVerifier::new(coding, &uris, content.media_type(), &candidate.expected);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
-    let mut room = BodyMemory::of_body(content.length());
+    // What is coded is decoded from a file.
+    let mut room = if verifier.is_coded() {
+        None
+    } else {
+        BodyMemory::of_body(content.length())
+    };
     let stated = content
         .length()
         .and(room.as_ref())
@@ -394,80 +355,19 @@ async fn copy(
     }
     // Frees the connection while the file is synced.
     drop(content);
-    let verified = verifier.finish()?;
-    let held = match room {
-        Some(room) => room.fill(buffer),
-        None => Err(buffer),
+    let buffer = match BodyMemory::hold(room, buffer) {
+        Ok(held) => return verifier.finish_in_memory(held),
+        Err(buffer) => buffer,
     };
-    let bytes = match held {
-        Ok(held) => ReceivedBytes::InMemory(held),
-        Err(buffer) => {
-            let mirror = Arc::clone(mirror);
-            let finishing = tokio::task::spawn_blocking(move || {
-                let mut staged = staged.map_or_else(|| mirror.stage(), Ok)?;
-                staged.write(&buffer)?;
-                staged.finish(lastmod)
-            });
-            let file = finishing
-                .await
-                .map_err(|error| TaskError::of_join(&error))??;
-            ReceivedBytes::Staged(file)
-        }
-    };
-    Ok(Copied {
-        bytes,
-        verified,
-        encoding: None,
-    })
-}
-
-/// As [`copy`], where the server has coded the representation.
-async fn copy_coded(
-    context: &ApplyContext,
-    uri: &ResourceUri,
-    mut content: Content<'_>,
-    expected: &Expected,
-    lastmod: Option<SourceTime>,
-) -> Result<Copied, TaskError> {
-    let label = content.coding().unwrap_or_default().to_owned();
-    let is_compressed = is_compressed_file(&[content.url(), uri.url()], content.media_type());
-    let mut coded = CodedContent::new(label, is_compressed, expected);
-    let mirror = &context.mirror;
-    let mut staged = write(mirror, None, Vec::new()).await?;
-    let mut buffer: Vec<u8> = Vec::new();
-    while let Some(chunk) = content.chunk().await? {
-        context.source.progress.count_bytes(chunk.len());
-        coded.update(&chunk)?;
-        buffer.extend_from_slice(&chunk);
-        if buffer.len() >= WRITE {
-            staged = write(mirror, Some(staged), std::mem::take(&mut buffer)).await?;
-        }
-    }
-    drop(content);
-    let mirror = Arc::clone(mirror);
-    let limit = context.source.limits.resource;
+    let (mirror, limit) = (Arc::clone(mirror), context.source.limits.resource);
     let finishing = tokio::task::spawn_blocking(move || {
+        let mut staged = staged.map_or_else(|| mirror.stage(), Ok)?;
         staged.write(&buffer)?;
-        let decided = coded.finish(&mirror, staged, limit)?;
-        Ok(Copied {
-            bytes: ReceivedBytes::Staged(decided.staged.finish(lastmod)?),
-            verified: decided.verified,
-            encoding: decided.encoding,
-        })
+        verifier.finish(&mirror, staged, limit, lastmod)
     });
     finishing
         .await
         .map_err(|error| TaskError::of_join(&error))?
-}
-
-impl From<DecodeError> for TaskError {
-    fn from(error: DecodeError) -> Self {
-        match error {
-            DecodeError::Mirror(error) => Self::Mirror(error),
-            DecodeError::Mismatch(mismatch) => Self::Mismatch(mismatch),
-            DecodeError::Fetch(error) => Self::Fetch(error),
-        }
-    }
 }
 
 async fn write(

@@ -1,10 +1,8 @@
 //! Executes one task, up to the point where the result becomes visible.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use futures_util::FutureExt;
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{ErrorClass, ServedVersion};
 use resyncd_fetch::{AllowedHosts, FetchError};
@@ -17,6 +15,7 @@ use super::download::{FetchOutcome, is_linked};
 use super::received::ReceivedResource;
 use super::task_error::TaskError;
 use crate::clock;
+use crate::engine::restarts::{Panicked, catch_panic};
 use crate::store::{SourceAnswer, Task, TaskFailure};
 
 /// How long a deletion waits for a set that was never read completely.
@@ -49,17 +48,21 @@ pub(super) enum TaskOutcome {
 
 /// Executes a task. A panic fails the one task, no more.
 pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
-    let executing = AssertUnwindSafe(execute_unguarded(context, task)).catch_unwind();
-    executing.await.unwrap_or_else(|_| {
-        TaskOutcome::Failed(TaskError::Panicked.into_failure(task, &context.source.client))
-    })
+    let executed = match catch_panic(execute_unguarded(context, task)).await {
+        Ok(executed) => executed,
+        Err(Panicked) => Err(context.failure(task, TaskError::Panicked)),
+    };
+    executed.unwrap_or_else(TaskOutcome::Failed)
 }
 
-async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+async fn execute_unguarded(
+    context: &Arc<ApplyContext>,
+    task: &Task,
+) -> Result<TaskOutcome, TaskFailure> {
     let mirror = &context.mirror;
     if task.kind == ChangeKind::Deleted {
         return if task.origin.is_of_person() {
-            TaskOutcome::Remove
+            Ok(TaskOutcome::Remove)
         } else if task.asks || task.unconfirmed {
             confirm_removal(context, task).await
         } else {
@@ -69,14 +72,14 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     if let Some(stated) = unselected_type(context, task)
         && !is_linked(context, task).await
     {
-        return TaskOutcome::Unselected { served: stated };
+        return Ok(TaskOutcome::Unselected { served: stated });
     }
     // What only a hub states of the bytes proves nothing of those of the Source.
     if !task.unconfirmed
         && !context.was_empty
         && let Some(adopted) = adopt(mirror, task).await
     {
-        return TaskOutcome::Adopted(adopted);
+        return Ok(TaskOutcome::Adopted(adopted));
     }
     let recorded = task.recorded_file();
     let is_proven = recorded.is_some_and(|file| file.is_proven(&task.content));
@@ -85,18 +88,17 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     if by_digest || known.is_some() {
         let in_place = is_in_place(mirror, task).await;
         if by_digest && in_place {
-            return TaskOutcome::Same {
-                lastmod: task.lastmod.or(task.changed_at),
-            };
+            let lastmod = task.lastmod.or(task.changed_at);
+            return Ok(TaskOutcome::Same { lastmod });
         }
         known = known.filter(|_| in_place);
     }
     match candidates::fetch(context, task, known.as_ref()).await {
-        Ok(FetchOutcome::Fetched(fetched)) => TaskOutcome::Fetched(fetched),
-        Ok(FetchOutcome::NotModified) => TaskOutcome::Same {
+        Ok(FetchOutcome::Fetched(fetched)) => Ok(TaskOutcome::Fetched(fetched)),
+        Ok(FetchOutcome::NotModified) => Ok(TaskOutcome::Same {
             lastmod: task.lastmod,
-        },
-        Ok(FetchOutcome::Unselected(served)) => TaskOutcome::Unselected { served },
+        }),
+        Ok(FetchOutcome::Unselected(served)) => Ok(TaskOutcome::Unselected { served }),
         Err(failure) => {
             if task.unconfirmed
                 && failure.is_given_up
@@ -104,7 +106,7 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
             {
                 candidates::report_contradiction(context, task, &failure.message).await;
             }
-            TaskOutcome::Failed(failure)
+            Err(failure)
         }
     }
 }
@@ -119,19 +121,20 @@ fn unselected_type(context: &ApplyContext, task: &Task) -> Option<String> {
 
 /// A resource may be in another set that was never read completely: then what the Source serves stays until that set is read,
 /// which decides; but not for ever, because such a set may never be readable.
-async fn remove_unless_awaited(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+async fn remove_unless_awaited(
+    context: &ApplyContext,
+    task: &Task,
+) -> Result<TaskOutcome, TaskFailure> {
     let has_waited = |since| clock::now().wall - since >= LONGEST_WAIT;
     let mut unread = task.unread_sets.iter();
     let awaited = unread.find(|set| context.source.source.wants_set(set));
     let Some(set) = awaited.filter(|_| !task.awaits_since.is_some_and(has_waited)) else {
-        return TaskOutcome::Remove;
+        return Ok(TaskOutcome::Remove);
     };
     match ask(context, task).await {
-        Err(error) if error.is_absent() => TaskOutcome::Remove,
+        Err(error) if error.is_absent() => Ok(TaskOutcome::Remove),
         // Any other answer, or none, does not state that the resource is gone.
-        _ => TaskOutcome::Failed(
-            TaskError::AwaitsSet(set.clone()).into_failure(task, &context.source.client),
-        ),
+        _ => Err(context.failure(task, TaskError::AwaitsSet(set.clone()))),
     }
 }
 
@@ -148,31 +151,27 @@ async fn ask(context: &ApplyContext, task: &Task) -> Result<bool, FetchError> {
 
 /// A resource that something else states to exist is removed only if the Source serves it no longer; so is one whose deletion only a hub has
 /// stated. The Source may be behind its own notification: it is asked some times.
-async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
-    match ask(context, task).await {
-        Ok(is_same) if task.unconfirmed => still_served(context, task, is_same).await,
-        Ok(is_same) => TaskOutcome::Served { is_same },
-        Err(error) if error.is_absent() => TaskOutcome::Remove,
-        Err(error) if error.class() == ErrorClass::Retry => {
-            TaskOutcome::Failed(TaskError::from(error).into_failure(task, &context.source.client))
-        }
+async fn confirm_removal(context: &ApplyContext, task: &Task) -> Result<TaskOutcome, TaskFailure> {
+    let is_same = match ask(context, task).await {
+        Ok(is_same) => is_same,
+        Err(error) if error.is_absent() => return Ok(TaskOutcome::Remove),
         // A server may hide in this way that there is none.
-        Err(error) if task.unconfirmed => {
-            TaskOutcome::Failed(TaskError::from(error).into_failure(task, &context.source.client))
+        Err(error) if task.unconfirmed || error.class() == ErrorClass::Retry => {
+            return Err(context.failure(task, error.into()));
         }
-        Err(_) => TaskOutcome::Served {
-            is_same: task.live && !task.live_doubted,
-        },
+        Err(_) => {
+            let is_same = task.live && !task.live_doubted;
+            return Ok(TaskOutcome::Served { is_same });
+        }
+    };
+    if task.unconfirmed {
+        let failure = context.failure(task, TaskError::StillServed);
+        if !failure.is_given_up {
+            return Err(failure);
+        }
+        candidates::report_contradiction(context, task, &failure.message).await;
     }
-}
-
-async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> TaskOutcome {
-    let failure = TaskError::StillServed.into_failure(task, &context.source.client);
-    if !failure.is_given_up {
-        return TaskOutcome::Failed(failure);
-    }
-    candidates::report_contradiction(context, task, &failure.message).await;
-    TaskOutcome::Served { is_same }
+    Ok(TaskOutcome::Served { is_same })
 }
 
 /// The version for a conditional request; `None` where the answer that it is not modified would not prove that the file is what is
@@ -205,7 +204,7 @@ mod tests {
     use std::fs;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use futures_util::future::BoxFuture;
+    use futures_util::future::{BoxFuture, FutureExt};
     use parking_lot::Mutex;
     use reqwest::{Request, Response};
     use resourcesync::{Algorithm, ContentInfo, Digest};

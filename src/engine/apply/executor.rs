@@ -70,23 +70,22 @@ async fn disregard_robots_of_sets(context: &SourceContext) {
 /// Executes tasks. An executor that panics is replaced after a pause.
 async fn execute_restarting(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
     let mut restarts = Restarts::of("executor", context.name());
-    let runtime_status = &context.runtime_status;
+    let show = |error| context.runtime_status.note_executor(context.name(), error);
     loop {
+        show(None);
         let of_check = Arc::clone(&mirror);
         // It ends with the first file that is found.
         let checking = tokio::task::spawn_blocking(move || of_check.files().next().is_none());
         let was_empty = checking.await.unwrap_or(false);
         let executor = Executor::new(Arc::clone(&context), Arc::clone(&mirror), was_empty);
-        if executor.run().await.is_ok() {
+        let has_panicked = executor.run().await.is_err();
+        if !has_panicked
+            || !restarts
+                .rest(&context.stop, |error| show(Some(error)))
+                .await
+        {
             return;
         }
-        let (error, pause) = restarts.after_panic();
-        runtime_status.note_executor(context.name(), Some(error));
-        tokio::select! {
-            () = context.stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-        runtime_status.note_executor(context.name(), None);
     }
 }
 

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use resourcesync::{ChangeKind, ContentInfo, Link, Mismatch, Verified, Verifier};
 use resyncd_core::ResourceUri;
-use resyncd_fetch::{AllowedHosts, FetchError, SizeLimit, Wanted};
-use resyncd_mirror::{MirrorError, MirrorPath};
+use resyncd_fetch::{AllowedHosts, SizeLimit, Wanted};
+use resyncd_mirror::MirrorPath;
 use resyncd_packages::PackageError;
 use resyncd_patches::{MAX_PATCH_BYTES, PatchError, PatchKind, apply_patch};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::context::ApplyContext;
 use super::members::PackageMember;
-use super::received::{BodyMemory, Description, ReceivedBytes, ReceivedResource};
+use super::received::{BodyMemory, Received, ReceivedBytes, ReceivedResource};
 use super::task_error::TaskError;
 use crate::store::{Origin, Task};
 
@@ -59,49 +59,18 @@ impl PatchCandidate {
     }
 }
 
-/// Why a patch can't be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum PatchingError {
-    /// Not the patch's error: of the mirror, or of the work itself.
-    #[error(transparent)]
-    Own(TaskError),
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    #[error(transparent)]
-    Package(#[from] PackageError),
-    /// The patch, or each of its results, is not as stated.
-    #[error(transparent)]
-    Mismatch(#[from] Mismatch),
-    #[error(transparent)]
-    Patch(#[from] PatchError),
-    #[error("the server has coded the patch")]
-    Coded,
-    #[error("the file is not the one that was published")]
-    OtherFile,
-    #[error("too many patches are applied at once")]
-    NoRoom,
-}
-
-impl PatchingError {
-    pub(super) fn code(&self) -> &'static str {
-        match self {
-            Self::Own(error) => error.code(),
-            Self::Fetch(error) => error.code(),
-            Self::Package(error) => error.code(),
-            Self::Mismatch(mismatch) => mismatch.code(),
-            Self::Patch(error) => error.code(),
-            Self::Coded => "patch-coded",
-            Self::OtherFile => "patch-base",
-            Self::NoRoom => "patch-limit",
-        }
-    }
-}
-
-impl From<MirrorError> for PatchingError {
-    fn from(error: MirrorError) -> Self {
-        Self::Own(error.into())
-    }
-}
+const CODED: TaskError = TaskError::UnusableCandidate {
+    code: "patch-coded",
+    why: "the server has coded the patch",
+};
+const OTHER_FILE: TaskError = TaskError::UnusableCandidate {
+    code: "patch-base",
+    why: "the file is not the one that was published",
+};
+const NO_ROOM: TaskError = TaskError::UnusableCandidate {
+    code: "patch-limit",
+    why: "too many patches are applied at once",
+};
 
 /// The kind of the patch that a link names; `None`: it names none, or one of an unknown kind.
 pub(crate) fn patch_kind(link: &Link) -> Option<PatchKind> {
@@ -168,52 +137,41 @@ pub(super) async fn patch(
     context: &Arc<ApplyContext>,
     task: &Task,
     candidate: PatchCandidate,
-) -> Result<ReceivedResource, PatchingError> {
+) -> Result<ReceivedResource, TaskError> {
     let PatchCandidate {
         kind,
         content,
         place,
     } = candidate;
-    let fetched = match place {
-        PatchLocation::Uri(uri) => PatchInput::Downloaded(download(context, &uri, &content).await?),
-        PatchLocation::Member(member, path) => PatchInput::Packed(member, path),
+    let downloaded = match &place {
+        PatchLocation::Uri(uri) => Some(download(context, uri, &content).await?),
+        PatchLocation::Member(..) => None,
     };
     let permit = tokio::time::timeout(WAIT, APPLYING.acquire()).await;
-    let permit = permit
-        .ok()
-        .and_then(Result::ok)
-        .ok_or(PatchingError::NoRoom)?;
+    let permit = permit.ok().and_then(Result::ok).ok_or(NO_ROOM)?;
     let (context, task) = (Arc::clone(context), task.clone());
     let applying = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let (patch, _room) = match fetched {
-            PatchInput::Downloaded(Downloaded { bytes, room }) => (bytes, room),
-            PatchInput::Packed(member, path) => (unpack(&context, &member, &path, &content)?, None),
+        let (patch, _room) = match (place, downloaded) {
+            (PatchLocation::Member(member, path), _) => {
+                (unpack(&context, &member, &path, &content)?, None)
+            }
+            (PatchLocation::Uri(_), downloaded) => downloaded.unwrap_or_default(),
         };
         apply(&context, &task, kind, &patch)
     });
     let applied = applying.await;
-    applied.map_err(|error| PatchingError::Own(TaskError::of_join(&error)))?
-}
-
-/// A patch that is to be applied.
-enum PatchInput {
-    Downloaded(Downloaded),
-    /// In an open package, at this path.
-    Packed(Arc<PackageMember>, String),
+    applied.map_err(|error| TaskError::of_join(&error))?
 }
 
 /// The bytes of a patch, and the room in memory that they take.
-struct Downloaded {
-    bytes: Vec<u8>,
-    room: Option<SemaphorePermit<'static>>,
-}
+type DownloadedPatch = (Vec<u8>, Option<SemaphorePermit<'static>>);
 
 async fn download(
     context: &ApplyContext,
     uri: &ResourceUri,
     content: &ContentInfo,
-) -> Result<Downloaded, PatchingError> {
+) -> Result<DownloadedPatch, TaskError> {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
     let limit = match source.limits.resource {
@@ -228,16 +186,16 @@ async fn download(
         .client
         .get_representation(uri, &hosts, Some(limit), None, wanted);
     // Without a condition there is no answer that it is unchanged.
-    let mut answer = answer.await?.ok_or(PatchingError::OtherFile)?;
+    let mut answer = answer.await?.ok_or(OTHER_FILE)?;
     if answer.coding().is_some() {
-        return Err(PatchingError::Coded);
+        return Err(CODED);
     }
     let mut verifier = Verifier::new(content.length, &content.hashes);
     let (mut bytes, mut room) = (Vec::new(), None::<SemaphorePermit<'static>>);
     while let Some(chunk) = answer.chunk().await? {
         let taken = u32::try_from(chunk.len()).ok();
         let taken = taken.and_then(|taken| FREE.try_acquire_many(taken).ok());
-        let taken = taken.ok_or(PatchingError::NoRoom)?;
+        let taken = taken.ok_or(NO_ROOM)?;
         match &mut room {
             Some(room) => room.merge(taken),
             None => room = Some(taken),
@@ -247,7 +205,7 @@ async fn download(
         bytes.extend_from_slice(&chunk);
     }
     verifier.finish()?;
-    Ok(Downloaded { bytes, room })
+    Ok((bytes, room))
 }
 
 /// Reads a patch from a package.
@@ -256,7 +214,7 @@ fn unpack(
     member: &PackageMember,
     path: &str,
     content: &ContentInfo,
-) -> Result<Vec<u8>, PatchingError> {
+) -> Result<Vec<u8>, TaskError> {
     let mut packed = member.package.member(path)?;
     let mut verifier = Verifier::new(content.length, &content.hashes);
     if let Some(length) = packed.length() {
@@ -283,8 +241,8 @@ fn apply(
     task: &Task,
     kind: PatchKind,
     patch: &[u8],
-) -> Result<ReceivedResource, PatchingError> {
-    let before = read_file(context, task).ok_or(PatchingError::OtherFile)?;
+) -> Result<ReceivedResource, TaskError> {
+    let before = read_file(context, task).ok_or(OTHER_FILE)?;
     // After a kill the result may be in its place already.
     if let Ok(verified) = verify(task, &before) {
         return stage(context, task, before, verified);
@@ -292,7 +250,7 @@ fn apply(
     let mut known = Verifier::of_announced_only(task.live_length, &task.live_hashes);
     let is_known = known.update(&before).is_ok() && known.finish().is_ok();
     if !is_known {
-        return Err(PatchingError::OtherFile);
+        return Err(OTHER_FILE);
     }
     let mut mismatch = None;
     for result in apply_patch(kind, &before, patch, task.content.length)? {
@@ -326,13 +284,10 @@ fn stage(
     task: &Task,
     bytes: Vec<u8>,
     verified: Verified,
-) -> Result<ReceivedResource, PatchingError> {
+) -> Result<ReceivedResource, TaskError> {
     let lastmod = task.lastmod.or(task.changed_at);
-    let held = match BodyMemory::of_body(Some(verified.length)) {
-        Some(room) => room.fill(bytes),
-        None => Err(bytes),
-    };
-    let bytes = match held {
+    let room = BodyMemory::of_body(Some(verified.length));
+    let bytes = match BodyMemory::hold(room, bytes) {
         Ok(held) => ReceivedBytes::InMemory(held),
         Err(bytes) => {
             let mut staged = context.mirror.stage()?;
@@ -340,19 +295,15 @@ fn stage(
             ReceivedBytes::Staged(staged.finish(lastmod)?)
         }
     };
-    Ok(ReceivedResource {
+    let received = Received {
         bytes,
-        description: Description {
-            length: verified.length,
-            media_type: task.content.media_type.clone(),
-            encoding: None,
-            hashes: verified.digests,
-            lastmod,
-            // No server has served it.
-            version: None,
-            is_patched: true,
-        },
-    })
+        verified,
+        encoding: None,
+    };
+    // No server has served it.
+    let mut patched = received.described(task.content.media_type.clone(), lastmod, None);
+    patched.description.is_patched = true;
+    Ok(patched)
 }
 
 #[cfg(test)]

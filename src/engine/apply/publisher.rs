@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resourcesync::SourceTime;
+use resourcesync::{Digest, SourceTime};
 use resyncd_mirror::{
     CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_folder, path_if_blocked,
     path_if_freed, publication_path,
@@ -49,38 +49,32 @@ pub(super) struct ExecutedTask {
     pub(super) outcome: TaskOutcome,
 }
 
-impl ExecutedTask {
-    fn fetched(task: Task, file: CompletedFile, description: Description) -> Self {
-        let bytes = ReceivedBytes::Staged(file);
-        let outcome = TaskOutcome::Fetched(Box::new(ReceivedResource { bytes, description }));
-        Self { task, outcome }
-    }
+/// An executed task, one of many: what was fetched is in a staged file.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every task is the largest"
+)]
+enum WrittenTask {
+    Fetched(Task, CompletedFile, Description),
+    Other(ExecutedTask),
+}
 
+impl ExecutedTask {
     fn failed(task: Task, error: &MirrorError) -> Self {
         let outcome = TaskOutcome::Failed(publication_failure(error));
         Self { task, outcome }
     }
 
-    /// The staged file of what was fetched: bytes in memory are written to it, as those of one of many. `Err`: nothing was fetched,
-    /// or the file can't be written, and the task has failed. It may block.
-    #[expect(clippy::result_large_err, reason = "both are what becomes of the task")]
-    fn into_file(self, mirror: &Mirror) -> Result<(Task, CompletedFile, Description), Self> {
+    /// Writes what was fetched to a staged file. Where that is not possible the task has failed. It may block.
+    fn written(self, mirror: &Mirror) -> WrittenTask {
         let Self { task, outcome } = self;
         let TaskOutcome::Fetched(resource) = outcome else {
-            return Err(Self { task, outcome });
+            return WrittenTask::Other(Self { task, outcome });
         };
         let ReceivedResource { bytes, description } = *resource;
         match bytes.into_file_of_many(mirror, description.lastmod) {
-            Ok(file) => Ok((task, file, description)),
-            Err(error) => Err(Self::failed(task, &error)),
-        }
-    }
-
-    /// The same with the bytes in a staged file. It may block.
-    fn written(self, mirror: &Mirror) -> Self {
-        match self.into_file(mirror) {
-            Ok((task, file, description)) => Self::fetched(task, file, description),
-            Err(executed) => executed,
+            Ok(file) => WrittenTask::Fetched(task, file, description),
+            Err(error) => WrittenTask::Other(Self::failed(task, &error)),
         }
     }
 }
@@ -97,21 +91,17 @@ pub(super) async fn publish_all(
         committed,
         suspects: Mutex::default(),
     };
-    let mut batches = publisher.next_batches(&mut queue).await;
+    let first = publisher.gather(&mut queue).await;
+    let mut batches = publisher.prepare(first).await;
     while !batches.is_empty() {
         let publishing = publisher.publish_batches(batches);
-        batches = if publisher.context.has_many_queued() {
-            match tokio::join!(publishing, publisher.gather_ahead(&mut queue)).1 {
-                Ahead::Prepared(batches) => batches,
-                Ahead::Few(few) => {
-                    let batch = with_executed(few, publisher.most_at_once(), &mut queue);
-                    publisher.prepare(batch).await
-                }
-            }
-        } else {
+        batches = match tokio::join!(publishing, publisher.gather_ahead(&mut queue)).1 {
+            Ahead::Prepared(batches) => batches,
             // All that is executed meanwhile becomes one batch, and not many small ones.
-            publishing.await;
-            publisher.next_batches(&mut queue).await
+            Ahead::Few(few) => {
+                let batch = with_executed(few, publisher.most_at_once(), &mut queue);
+                publisher.prepare(batch).await
+            }
         };
     }
 }
@@ -180,11 +170,6 @@ struct Publisher {
 }
 
 impl Publisher {
-    /// The next executed tasks, ready to be published; none once the queue is closed.
-    async fn next_batches(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Vec<Batch> {
-        self.prepare(self.gather(queue).await).await
-    }
-
     async fn gather_ahead(&self, queue: &mut mpsc::Receiver<ExecutedTask>) -> Ahead {
         let gathered = self.gather(queue).await;
         if are_many_fetched(&gathered) {
@@ -297,17 +282,16 @@ impl Publisher {
             "publishing panicked; each of its tasks is executed again, and published by itself"
         );
         doubt(context, ids).await;
-        tokio::select! {
-            () = context.source.stop.cancelled() => {}
-            () = tokio::time::sleep(PAUSE) => {}
-        }
+        let pause = tokio::time::sleep(PAUSE);
+        // The result is the stop.
+        let _ = context.source.stop.run_until_cancelled(pause).await;
     }
 
     /// Stores that the publication of a task has panicked. The file may have been changed all the same.
     async fn fail(&self, task: Task) -> Result<(), Panicked> {
         let failure = TaskFailure {
             is_in_doubt: true,
-            ..TaskError::Panicked.into_failure(&task, &self.context.source.client)
+            ..self.context.failure(&task, TaskError::Panicked)
         };
         let failed = vec![TaskResult::Failed { task, failure }];
         catch_panic(commit_results(&self.context, failed)).await?
@@ -319,10 +303,8 @@ impl Publisher {
         let (_, pause) = self.restarts.lock().after_panic();
         let (committed, stop) = (self.committed.downgrade(), self.context.source.stop.clone());
         tokio::spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
+            // The result is the stop.
+            let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
             if let Some(committed) = committed.upgrade() {
                 let _ = committed.send(ids);
             }
@@ -367,24 +349,29 @@ async fn stage_many(
 }
 
 /// Syncs the files of executed tasks. For a blocking thread.
-fn sync(mirror: &Mirror, executed: Vec<ExecutedTask>) -> Vec<ExecutedTask> {
-    let mut synced = Vec::with_capacity(executed.len());
+fn sync(mirror: &Mirror, written: Vec<WrittenTask>) -> Vec<ExecutedTask> {
+    let mut synced = Vec::with_capacity(written.len());
     let (mut files, mut fetched): (Vec<CompletedFile>, Vec<(Task, Description)>) =
         Default::default();
-    for executed in executed {
-        match executed.into_file(mirror) {
-            Ok((task, file, description)) => {
+    for written in written {
+        match written {
+            WrittenTask::Fetched(task, file, description) => {
                 files.push(file);
                 fetched.push((task, description));
             }
-            Err(other) => synced.push(other),
+            WrittenTask::Other(other) => synced.push(other),
         }
     }
     let paths = fetched.iter().map(|(task, _)| task.path.as_str());
     let results = mirror.sync(files, paths);
     let results = fetched.into_iter().zip(results);
     synced.extend(results.map(|((task, description), file)| match file {
-        Ok(file) => ExecutedTask::fetched(task, file, description),
+        Ok(file) => {
+            let bytes = ReceivedBytes::Staged(file);
+            let resource = ReceivedResource { bytes, description };
+            let outcome = TaskOutcome::Fetched(Box::new(resource));
+            ExecutedTask { task, outcome }
+        }
         Err(error) => ExecutedTask::failed(task, &error),
     }));
     synced
@@ -394,33 +381,40 @@ fn sync(mirror: &Mirror, executed: Vec<ExecutedTask>) -> Vec<ExecutedTask> {
 /// committed nothing, or is one after the commit.
 async fn commit_results(context: &ApplyContext, results: Vec<TaskResult>) -> Result<(), Panicked> {
     report(context, &results);
-    let results = Arc::new(results);
-    loop {
-        match complete(context, Arc::clone(&results)).await {
-            Ok(()) => {
-                let counted = results.iter();
-                counted.for_each(|result| count(context, result));
-                let counters = &context.source.counters;
-                counters.observe_commit(results.len());
-                return Ok(());
-            }
-            Err(StoreError::Panicked) => return Err(Panicked),
-            Err(error) => {
-                context.source.store.note_unreadable(context.name(), &error);
-                tracing::error!(code = error.code(), source = context.name(), %error, "database error; results of tasks not committed, retrying");
-                if !rest_unless_stopped(&context.source.stop).await {
-                    // The files are complete; tasks without a committed result are executed again.
-                    context.source.store.mark_unclean_shutdown();
-                    return Ok(());
-                }
-            }
-        }
+    let (results, store) = (Arc::new(results), &context.source.store);
+    let event = "database error; results of tasks not committed, retrying";
+    let committed = until_stored(context, event, || {
+        store.complete(clock::now().wall, Arc::clone(&results))
+    });
+    if committed.await? {
+        results.iter().for_each(|result| count(context, result));
+        context.source.counters.observe_commit(results.len());
     }
+    Ok(())
 }
 
-async fn complete(context: &ApplyContext, results: Arc<Vec<TaskResult>>) -> Result<(), StoreError> {
-    let store = &context.source.store;
-    store.complete(clock::now().wall, results).await
+/// Repeats an access to the database until it succeeds. `false`: the Source was stopped. The files are complete; what has no record is
+/// executed again, or found to be in doubt, at the next start. Fails if the store panics.
+async fn until_stored<F: Future<Output = Result<(), StoreError>>>(
+    context: &ApplyContext,
+    event: &'static str,
+    access: impl Fn() -> F,
+) -> Result<bool, Panicked> {
+    let (store, stop) = (&context.source.store, &context.source.stop);
+    loop {
+        let Err(error) = access().await else {
+            return Ok(true);
+        };
+        store.note_unreadable(context.name(), &error);
+        tracing::error!(code = error.code(), source = context.name(), %error, "{event}");
+        if matches!(error, StoreError::Panicked) {
+            return Err(Panicked);
+        }
+        if !rest_unless_stopped(stop).await {
+            store.mark_unclean_shutdown();
+            return Ok(false);
+        }
+    }
 }
 
 /// Records that the files of these resources may have been changed without a record. While that fails nothing more is published: a task
@@ -436,23 +430,10 @@ async fn doubt(context: &ApplyContext, resources: &[ResourceId]) {
     }
 }
 
-async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Result<(), Panicked> {
+async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Result<bool, Panicked> {
     let store = &context.source.store;
-    loop {
-        let Err(error) = store.doubt(resources.to_vec()).await else {
-            return Ok(());
-        };
-        store.note_unreadable(context.name(), &error);
-        tracing::error!(code = error.code(), source = context.name(), %error, "database error; files in doubt not recorded");
-        if matches!(error, StoreError::Panicked) {
-            return Err(Panicked);
-        }
-        if !rest_unless_stopped(&context.source.stop).await {
-            // They are recorded at the next start.
-            store.mark_unclean_shutdown();
-            return Ok(());
-        }
-    }
+    let event = "database error; files in doubt not recorded";
+    until_stored(context, event, || store.doubt(resources.to_vec())).await
 }
 
 fn report(context: &ApplyContext, results: &[TaskResult]) {
@@ -847,18 +828,31 @@ fn published(placed: PlacedFile) -> TaskResult {
 /// A file that was there before its record. It is an entry of the feed, which is as new as the database.
 fn adopt(task: Task, adopted: Adopted) -> TaskResult {
     TaskResult::Published(Publication {
+        has_new_bytes: true,
+        ..in_place(task, adopted.length, adopted.hashes, adopted.lastmod)
+    })
+}
+
+/// The publication of a file that was in its place already.
+fn in_place(
+    task: Task,
+    length: u64,
+    hashes: Vec<Digest>,
+    lastmod: Option<SourceTime>,
+) -> Publication {
+    Publication {
         path: task.path.clone(),
-        length: adopted.length,
+        length,
         media_type: task.content.media_type.clone(),
         encoding: None,
-        hashes: adopted.hashes,
-        lastmod: adopted.lastmod,
+        hashes,
+        lastmod,
         version: None,
-        has_new_bytes: true,
+        has_new_bytes: false,
         is_patched: false,
         stored_version: StoredVersion::Ignored,
         task,
-    })
+    }
 }
 
 /// Sets the announced time of a file that has the right bytes already.
@@ -871,19 +865,13 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
             lastmod.map(|time| file.set_modified(file_time(time)))
         });
     match touched {
-        Ok(_) => TaskResult::Published(Publication {
-            path: task.path.clone(),
-            length: task.live_length.unwrap_or_default(),
-            media_type: task.content.media_type.clone(),
-            encoding: None,
-            hashes: task.live_hashes.clone(),
-            lastmod,
-            version: None,
-            has_new_bytes: false,
-            is_patched: false,
-            stored_version: StoredVersion::Ignored,
-            task,
-        }),
+        Ok(_) => {
+            let (length, hashes) = (
+                task.live_length.unwrap_or_default(),
+                task.live_hashes.clone(),
+            );
+            TaskResult::Published(in_place(task, length, hashes, lastmod))
+        }
         // It was removed a moment ago: the next try fetches it.
         Err(error) => failed(task, &error),
     }
@@ -891,16 +879,11 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
 
 /// A task that may have changed the file all the same: the rename or the removal may be on disk.
 fn failed_in_doubt(task: Task, error: &MirrorError) -> TaskResult {
-    match failed(task, error) {
-        TaskResult::Failed { task, failure } => TaskResult::Failed {
-            task,
-            failure: TaskFailure {
-                is_in_doubt: true,
-                ..failure
-            },
-        },
-        result => result,
-    }
+    let failure = TaskFailure {
+        is_in_doubt: true,
+        ..publication_failure(error)
+    };
+    TaskResult::Failed { task, failure }
 }
 
 fn failed(task: Task, error: &MirrorError) -> TaskResult {

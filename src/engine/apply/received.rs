@@ -3,7 +3,7 @@
 //! A small one is in memory until its batch is published, or prepared for that: then it is written to its staged file on a thread that
 //! does so for many, and does not need a blocking thread of its own. A large one is in its staged file.
 
-use resourcesync::{Digest, SourceTime};
+use resourcesync::{Digest, SourceTime, Verified};
 use resyncd_core::ServedVersion;
 use resyncd_mirror::{CompletedFile, Mirror, MirrorError, Staged};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -62,6 +62,38 @@ impl ReceivedBytes {
     }
 }
 
+/// A representation that was received completely and verified.
+pub(super) struct Received {
+    pub(super) bytes: ReceivedBytes,
+    pub(super) verified: Verified,
+    /// The content coding of the bytes; `None` if they are not coded.
+    pub(super) encoding: Option<String>,
+}
+
+impl Received {
+    /// The representation as the resource that is published. `version`: the one that its server states; `None` if it did not come from
+    /// the resource's own URI.
+    pub(super) fn described(
+        self,
+        media_type: Option<String>,
+        lastmod: Option<SourceTime>,
+        version: Option<ServedVersion>,
+    ) -> ReceivedResource {
+        ReceivedResource {
+            bytes: self.bytes,
+            description: Description {
+                length: self.verified.length,
+                media_type,
+                encoding: self.encoding,
+                hashes: self.verified.digests,
+                lastmod,
+                version,
+                is_patched: false,
+            },
+        }
+    }
+}
+
 /// The bytes of a small resource.
 pub(crate) struct BytesInMemory {
     bytes: Vec<u8>,
@@ -90,7 +122,14 @@ impl BodyMemory {
         self.0.num_permits()
     }
 
-    /// Uses the room for a body; gives the body back if it is longer.
+    /// Uses the room for a body; gives the body back if it is longer, or there is no room.
+    pub(super) fn hold(room: Option<Self>, bytes: Vec<u8>) -> Result<BytesInMemory, Vec<u8>> {
+        match room {
+            Some(room) => room.fill(bytes),
+            None => Err(bytes),
+        }
+    }
+
     pub(super) fn fill(mut self, mut bytes: Vec<u8>) -> Result<BytesInMemory, Vec<u8>> {
         let Some(rest) = self.length().checked_sub(bytes.len()) else {
             return Err(bytes);

@@ -7,6 +7,8 @@ use resourcesync::{Mismatch, SourceTime};
 use resyncd_core::ErrorClass;
 use resyncd_fetch::{Bounds, Client, FetchError};
 use resyncd_mirror::MirrorError;
+use resyncd_packages::PackageError;
+use resyncd_patches::PatchError;
 use tokio::task::JoinError;
 use url::Url;
 
@@ -50,15 +52,26 @@ const UNPUBLISHED_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The code of an answer that may be the former version, and of the notice that it was accepted.
 pub(super) const FORMER_VERSION: &str = "former-version";
 
-/// Why a task failed.
+/// Why a task failed, or one of its candidates.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TaskError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    /// What was received, or made by a patch, is not as stated.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+    /// A package member or a patch can't be used.
+    #[error("{why}")]
+    UnusableCandidate {
+        code: &'static str,
+        why: &'static str,
+    },
     #[error("it was last modified at {got} where {announced} was announced")]
     Stale {
         announced: SourceTime,
@@ -107,11 +120,19 @@ impl TaskError {
         }
     }
 
+    /// Whether another candidate may do: the error is that of the candidate, not of the mirror or of the work itself.
+    pub(super) fn is_of_candidate(&self) -> bool {
+        !matches!(self, Self::Mirror(_) | Self::Interrupted | Self::Panicked)
+    }
+
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Fetch(error) => error.code(),
             Self::Mirror(error) => error.code(),
             Self::Mismatch(mismatch) => mismatch.code(),
+            Self::Package(error) => error.code(),
+            Self::Patch(error) => error.code(),
+            Self::UnusableCandidate { code, .. } => code,
             Self::Stale { .. } => "stale-duplicate",
             Self::FormerVersion { .. } => FORMER_VERSION,
             Self::TypeMismatch { .. } => "type-mismatch",
@@ -134,6 +155,9 @@ impl TaskError {
             Self::Fetch(_) | Self::AwaitsSet(_) | Self::Interrupted | Self::Panicked => None,
             Self::Mirror(_)
             | Self::Mismatch(_)
+            | Self::Package(_)
+            | Self::Patch(_)
+            | Self::UnusableCandidate { .. }
             | Self::Stale { .. }
             | Self::FormerVersion { .. }
             | Self::TypeMismatch { .. }
@@ -157,7 +181,12 @@ impl TaskError {
             Self::Mirror(error) if error.class() == ErrorClass::Fatal => after(DISK_PAUSE),
             Self::Interrupted => after(TimeDelta::zero()),
             Self::AwaitsSet(_) => after(SET_PAUSE),
-            Self::Mirror(_) | Self::Panicked | Self::UnselectedType(_) => growing(&ONE_TRY),
+            Self::Mirror(_)
+            | Self::Panicked
+            | Self::UnselectedType(_)
+            | Self::Package(_)
+            | Self::Patch(_)
+            | Self::UnusableCandidate { .. } => growing(&ONE_TRY),
             Self::Mismatch(_)
             | Self::Stale { .. }
             | Self::TypeMismatch { .. }

@@ -11,10 +11,11 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::panic_as_error;
+use crate::engine::wakes::until_woken;
 use crate::store::{StoreError, Wake};
 
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
-const LONGEST_WAIT_FOR_TASK: Duration = Duration::from_secs(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(100);
 /// The shortest and the longest pause between two queries of the pending tasks.
 const PACE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// How many times as long as a query a pause is at least: where a Source has thousands of hosts, it costs two look-ups for each.
@@ -51,22 +52,29 @@ pub(crate) async fn until_stopped(
     }
 }
 
-/// Waits until no task is left, or none makes progress any more.
-pub(crate) async fn drain(context: &SourceContext) {
+/// What a run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    TasksAndVersions,
+    Versions,
+}
+
+/// Waits until nothing is left, or will be due soon, or nothing makes progress any more.
+pub(crate) async fn drain(context: &SourceContext, awaited: Awaited) {
     let mut wakes = context.store.wakes();
-    let limit = LONGEST_WAIT_FOR_TASK + context.client.timeout();
-    let mut last = (progress_of(context), clock::now().mono);
+    let limit = LONGEST_WAIT + context.client.timeout();
+    let mut last = (progress_of(context, awaited), clock::now().mono);
     loop {
         let now = clock::now();
-        match next_due(context).await {
+        match next_due(context, awaited).await {
             Ok(None) => return,
-            Ok(Some(due)) if due > now.plus(LONGEST_WAIT_FOR_TASK).wall => return,
+            Ok(Some(due)) if due > now.plus(LONGEST_WAIT).wall => return,
             Ok(Some(_)) => {}
             Err(error) => {
-                tracing::error!(code = error.code(), source = context.name(), %error, "database error; due tasks not read, retrying")
+                tracing::error!(code = error.code(), source = context.name(), %error, "database error; what is due not read, retrying")
             }
         }
-        let progress = progress_of(context);
+        let progress = progress_of(context, awaited);
         if progress != last.0 {
             last = (progress, now.mono);
         }
@@ -82,21 +90,22 @@ pub(crate) async fn drain(context: &SourceContext) {
         let pause = queried.saturating_mul(SHARE).clamp(PACE.0, PACE.1);
         tokio::time::sleep(pause).await;
         let name = context.name();
-        let woken = async {
-            while let Ok(wake) = wakes.recv().await {
-                if matches!(wake, Wake::Tasks(source) if source == name) {
-                    break;
-                }
-            }
-        };
-        // After the time-out the tasks are queried anyway.
+        let is_of_source = |wake: &Wake| matches!(wake, Wake::Tasks(source) if source == name);
+        let woken = until_woken(&mut wakes, is_of_source);
+        // After the time-out it is queried anyway.
         let _ = tokio::time::timeout(PACE.1, woken).await;
     }
 }
 
 /// When the first of the tasks is due, or of the versions that can be stored.
-async fn next_due(context: &SourceContext) -> Result<Option<DateTime<Utc>>, StoreError> {
-    let of_tasks = context.store.next_due(context.name()).await?;
+async fn next_due(
+    context: &SourceContext,
+    awaited: Awaited,
+) -> Result<Option<DateTime<Utc>>, StoreError> {
+    let of_tasks = match awaited {
+        Awaited::TasksAndVersions => context.store.next_due(context.name()).await?,
+        Awaited::Versions => None,
+    };
     // Only a daemon waits for a folder that can't be used. One that is being opened is waited for.
     let facts = context.runtime_status.source(context.name());
     if context.versions.is_none() || facts.versions_error.is_some() {
@@ -110,8 +119,11 @@ async fn next_due(context: &SourceContext) -> Result<Option<DateTime<Utc>>, Stor
 
 /// A number that grows while there is progress. Bytes that a full disk rejects, and that are downloaded again and again, don't
 /// count.
-fn progress_of(context: &SourceContext) -> u64 {
+fn progress_of(context: &SourceContext, awaited: Awaited) -> u64 {
     let counts = context.progress.counts();
+    if awaited == Awaited::Versions {
+        return counts.versions;
+    }
     let bytes = if context.runtime_status.has_disk_error(context.name()) {
         0
     } else {

@@ -14,7 +14,7 @@ use super::files::{ExpectedFile, FileState, examine};
 use super::run::MirrorComparison;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::apply::temporary_executor::drain;
+use crate::engine::apply::temporary_executor::{Awaited, drain};
 use crate::engine::progress::Progress;
 use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
@@ -84,7 +84,7 @@ struct Measures {
 impl RepairJob<'_> {
     /// Waits for the tasks, which an executor must be executing now, and checks their results.
     pub(super) async fn complete(&self) -> Result<(), EngineError> {
-        drain(&self.repair.context).await;
+        drain(&self.repair.context, Awaited::TasksAndVersions).await;
         self.each_page(RepairStep::End).await
     }
 

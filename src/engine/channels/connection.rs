@@ -11,13 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use resyncd_core::{Channel, ConnectionStep};
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::context::ChannelContext;
 use super::stored::{Ended, StoredChannel, result_of};
 use super::waiting::wait;
 use crate::clock;
 use crate::engine::restarts::Panicked;
+use crate::engine::wakes::until_woken;
 use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, Wake};
 
@@ -57,20 +57,17 @@ pub(super) trait Connector: Send {
 /// A connection that is open.
 pub(super) trait Connection: Send {
     /// What keeps a message in memory.
-    type Message: Message;
+    type Message: Send + Sync;
 
     /// Waits for the next message. After a failure that does not end it the connection goes on: what was received is not accepted, or
     /// something was missed.
     fn next(&mut self) -> impl Future<Output = Result<Self::Message, ConnectionFailure>> + Send;
 
+    /// What a message consists of.
+    fn bytes(message: &Self::Message) -> &Bytes;
+
     /// A message is on disk.
     fn stored(&mut self, message: Self::Message);
-}
-
-/// A notification.
-pub(super) trait Message: Send + Sync {
-    /// What it consists of.
-    fn bytes(&self) -> &Bytes;
 }
 
 /// Why there is no connection, or why something that came over one is not accepted.
@@ -202,7 +199,7 @@ impl Driver<'_> {
             match received {
                 None => break,
                 Some(Ok(message)) => {
-                    if self.store(&message, wakes).await? {
+                    if self.store(C::Open::bytes(&message), wakes).await? {
                         open.stored(message);
                         if std::mem::take(&mut has_fault) {
                             self.stored.context.clear(self.stored.channel);
@@ -238,7 +235,7 @@ impl Driver<'_> {
     /// Puts a message into the inbox. Returns when it is on disk: true; or when the channel is not wanted any more.
     async fn store(
         &self,
-        message: &impl Message,
+        message: &Bytes,
         wakes: &mut broadcast::Receiver<Wake>,
     ) -> Result<bool, Ended> {
         let StoredChannel { context, channel } = self.stored;
@@ -249,7 +246,7 @@ impl Driver<'_> {
                 keys: Some(channel.keys(CallbackSlot::Own)),
             };
             let (now, room) = (clock::now().wall, context.inbox_limit);
-            let (store, bytes) = (&context.store, message.bytes().clone());
+            let (store, bytes) = (&context.store, message.clone());
             let receiving = store.receive(now, recipient, bytes, room, None);
             match receiving.await {
                 Ok(Receipt::Stored | Receipt::Known) => {
@@ -260,14 +257,14 @@ impl Driver<'_> {
                 }
                 Ok(Receipt::Full) => {
                     if !std::mem::replace(&mut is_full, true) {
-                        let message = "the inbox is full; nothing is read meanwhile";
-                        self.stored.report(INBOX_FULL, message, GOES_ON);
+                        let why = "the inbox is full; nothing is read meanwhile";
+                        self.stored.report(INBOX_FULL, why, GOES_ON);
                     }
-                    self.has_room(message.bytes().len() as u64, wakes).await?;
+                    self.has_room(message.len() as u64, wakes).await?;
                 }
                 // It was left.
                 Ok(Receipt::Outdated) => return Ok(false),
-                Err(error) => self.stored.rest_after(error.into()).await?,
+                Err(error) => self.stored.rest_after(error).await?,
             }
         }
     }
@@ -275,11 +272,8 @@ impl Driver<'_> {
     /// Waits until the stored channel may have changed.
     async fn changed(&self, wakes: &mut broadcast::Receiver<Wake>) {
         let id = self.stored.channel.id;
-        until(
-            wakes,
-            |wake| matches!(wake, Wake::Channel(_, of) if *of == id),
-        )
-        .await;
+        let is_of_channel = |wake: &Wake| matches!(wake, Wake::Channel(_, of) if *of == id);
+        until_woken(wakes, is_of_channel).await;
     }
 
     /// Waits until there is room in the inbox for so many bytes, or the channel is left. Whoever tries to store a message has it hashed
@@ -302,7 +296,7 @@ impl Driver<'_> {
             if filled <= self.stored.context.inbox_limit || record.is_unwanted {
                 return Ok(());
             }
-            until(wakes, frees).await;
+            until_woken(wakes, frees).await;
         }
     }
 
@@ -316,19 +310,6 @@ impl Driver<'_> {
         if let Err(error) = counted.await {
             store.report_missed_notification(self.stored.channel);
             tracing::error!(code = error.code(), source = self.stored.context.source, %error, "database error; a rejected message is not counted");
-        }
-    }
-}
-
-/// Waits for a wake.
-async fn until(wakes: &mut broadcast::Receiver<Wake>, is_wanted: impl Fn(&Wake) -> bool) {
-    loop {
-        match wakes.recv().await {
-            Ok(wake) if is_wanted(&wake) => return,
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            // The store outlives the drivers.
-            Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }
@@ -409,13 +390,11 @@ mod tests {
             }
         }
 
-        fn stored(&mut self, _message: Bytes) {}
-    }
-
-    impl Message for Bytes {
-        fn bytes(&self) -> &Bytes {
-            self
+        fn bytes(message: &Bytes) -> &Bytes {
+            message
         }
+
+        fn stored(&mut self, _message: Bytes) {}
     }
 
     /// Opens nothing.

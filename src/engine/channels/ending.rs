@@ -117,7 +117,7 @@ impl EndingSource {
 
     async fn end_at_hub(&self, store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
         let mut wakes = store.wakes();
-        let mut stored = StoredMachine::new(store, channel, self.rules.clone());
+        let mut stored = StoredMachine::new(store, channel, self.rules.clone(), false);
         let mut now = clock::now();
         let leave = move |channel: &mut Channel| channel.leave(now.wall);
         let mut handled = stored

@@ -11,16 +11,8 @@ const TOKEN_BYTES: usize = 24;
 
 /// New keys. `is_signed`: with a secret.
 pub(super) fn fresh_keys(is_signed: bool) -> Result<CallbackKeys, EngineError> {
-    let secret = if is_signed {
-        Some(random_name(SECRET_BYTES)?)
-    } else {
-        None
-    };
-    let token = random_name(TOKEN_BYTES)?;
+    let random = |bytes| hex_name(bytes).map_err(|error| EngineError::Random(error.to_string()));
+    let secret = is_signed.then(|| random(SECRET_BYTES)).transpose()?;
+    let token = random(TOKEN_BYTES)?;
     Ok(CallbackKeys { token, secret })
-}
-
-/// A name that can't be guessed.
-fn random_name(bytes: usize) -> Result<String, EngineError> {
-    hex_name(bytes).map_err(|error| EngineError::Random(error.to_string()))
 }

@@ -4,7 +4,6 @@ use resyncd_core::Channel;
 
 use super::context::ChannelContext;
 use crate::clock;
-use crate::engine::EngineError;
 use crate::engine::restarts::Panicked;
 use crate::engine::store_retries::STORE_PAUSE;
 use crate::status::StatusError;
@@ -41,7 +40,7 @@ impl StoredChannel<'_> {
             match self.context.store.channel(self.channel.id).await {
                 Ok(Some(record)) => return Ok(record),
                 Ok(None) => return Err(Ended::Gone),
-                Err(error) => self.rest_after(error.into()).await?,
+                Err(error) => self.rest_after(error).await?,
             }
         }
     }
@@ -62,25 +61,20 @@ impl StoredChannel<'_> {
             );
             match changing.await {
                 Ok((changed, _)) => return changed.ok_or(Ended::Gone),
-                Err(StoreError::NoChannel) => return Err(Ended::Gone),
-                Err(error) => self.rest_after(error.into()).await?,
+                Err(error) => self.rest_after(error).await?,
             }
         }
     }
 
     /// Rests after a database error.
-    pub(super) async fn rest_after(&self, error: EngineError) -> Result<(), Ended> {
-        if let EngineError::Panicked(_) = error {
-            return Err(Ended::Panicked);
+    pub(super) async fn rest_after(&self, error: StoreError) -> Result<(), Ended> {
+        match error {
+            StoreError::Panicked => return Err(Ended::Panicked),
+            StoreError::NoChannel => return Err(Ended::Gone),
+            _ => {}
         }
-        if let EngineError::Store(StoreError::NoChannel) = error {
-            return Err(Ended::Gone);
-        }
-        if let EngineError::Store(error) = &error {
-            self.context
-                .store
-                .note_unreadable(&self.context.source, error);
-        }
+        let store = &self.context.store;
+        store.note_unreadable(&self.context.source, &error);
         tracing::error!(code = error.code(), source = self.context.source, topic = %self.channel.topic, %error,
             "database error; retrying");
         tokio::time::sleep(STORE_PAUSE).await;

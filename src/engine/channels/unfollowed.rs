@@ -34,11 +34,8 @@ pub(crate) struct Unfollowed {
 impl Unfollowed {
     /// Ends the subscriptions that no set worker ends, until the daemon stops.
     pub(crate) async fn end_all(self) {
-        let stop = self.stop.clone();
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = self.end_each() => {}
-        }
+        // The result is the stop.
+        let _ = self.stop.run_until_cancelled(self.end_each()).await;
     }
 
     async fn end_each(&self) {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use resyncd_core::Now;
 use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::engine::wakes::until_woken;
 use crate::store::{ChannelId, Wake};
 
 /// The longest single wait: the wall clock may be set during it.
@@ -29,16 +29,7 @@ pub(super) async fn wait(
         .unwrap_or_default()
         .min(LONGEST_WAIT);
     let deadline = Instant::from_std(now.mono + pause);
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep_until(deadline) => return,
-            wake = wakes.recv() => match wake {
-                Ok(Wake::Channel(_, channel)) if channel == id => return,
-                Err(RecvError::Lagged(_)) => return,
-                Ok(_) => {}
-                // The store outlives the drivers.
-                Err(RecvError::Closed) => std::future::pending().await,
-            },
-        }
-    }
+    let is_of_channel = |wake: &Wake| matches!(wake, Wake::Channel(_, of) if *of == id);
+    // The result is the end of the time.
+    let _ = tokio::time::timeout_at(deadline, until_woken(wakes, is_of_channel)).await;
 }

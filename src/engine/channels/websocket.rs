@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use resyncd_channels::{Socket, SocketError, SocketMessage};
 
-use super::connection::{Connection, ConnectionFailure, Connector, Message};
+use super::connection::{Connection, ConnectionFailure, Connector};
 use super::context::ChannelContext;
 use crate::store::ChannelRecord;
 
@@ -48,13 +48,11 @@ impl Connection for Socket {
         Socket::next(self).await.map_err(ConnectionFailure::from)
     }
 
-    fn stored(&mut self, _: SocketMessage) {}
-}
-
-impl Message for SocketMessage {
-    fn bytes(&self) -> &Bytes {
-        SocketMessage::bytes(self)
+    fn bytes(message: &SocketMessage) -> &Bytes {
+        message.bytes()
     }
+
+    fn stored(&mut self, _: SocketMessage) {}
 }
 
 impl From<SocketError> for ConnectionFailure {

@@ -29,19 +29,20 @@ pub(super) struct StoredMachine<'a> {
 }
 
 impl<'a> StoredMachine<'a> {
-    pub(super) fn new(store: &'a Arc<Store>, channel: &ChannelRecord, rules: ChannelRules) -> Self {
+    /// `ends_only`: it ends where the channel is not left.
+    pub(super) fn new(
+        store: &'a Arc<Store>,
+        channel: &ChannelRecord,
+        rules: ChannelRules,
+        ends_only: bool,
+    ) -> Self {
         Self {
             store,
             id: channel.id,
             is_signed: channel.secret.is_some(),
-            ends_only: false,
+            ends_only,
             machine: ChannelMachine::new(clock::now(), rules),
         }
-    }
-
-    /// The same, which ends where the channel is not left.
-    pub(super) fn that_ends_only(self, ends_only: bool) -> Self {
-        Self { ends_only, ..self }
     }
 
     /// Handles an event. The machine and the stored channel change only if the commit succeeds. Also returns the channel after
@@ -86,8 +87,7 @@ pub(super) async fn drive_to_end(
 ) -> Result<(), Panicked> {
     let (store, client) = (&context.store, context.transports.client());
     let mut wakes = store.wakes();
-    let stored = StoredMachine::new(store, channel, context.rules.clone());
-    let mut stored = stored.that_ends_only(context.ends_only);
+    let mut stored = StoredMachine::new(store, channel, context.rules.clone(), context.ends_only);
     let mut event = ChannelEvent::Started;
     let mut warned = None;
     loop {

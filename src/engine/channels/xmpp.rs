@@ -13,7 +13,7 @@ use resyncd_channels::{
     NodeEvent, NodeItem, NodeMemory, NodeSession, SessionPermit, Transports, XmppError,
 };
 
-use super::connection::{Connection, ConnectionFailure, Connector, Message};
+use super::connection::{Connection, ConnectionFailure, Connector};
 use super::context::ChannelContext;
 use crate::clock;
 use crate::store::{CallbackSlot, ChannelRecord};
@@ -265,15 +265,13 @@ impl Connection for OpenNode {
         }
     }
 
+    fn bytes(item: &NodeItem) -> &Bytes {
+        &item.document
+    }
+
     fn stored(&mut self, item: NodeItem) {
         self.seen.add(&item);
         self.session.stored();
-    }
-}
-
-impl Message for NodeItem {
-    fn bytes(&self) -> &Bytes {
-        &self.document
     }
 }
 

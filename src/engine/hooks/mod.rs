@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use worker::HookHandles;
 use worker::{HookTarget, HookWorker};
 
-use super::restarts::restarting;
+use super::restarts::{Restarts, catch_panic};
 use super::runtime_status::HookFacts;
 use crate::config::{self, HookAction};
 
@@ -116,15 +116,15 @@ impl Hooks {
             });
             let name = format!("hook {} (Source {})", hook.name, source.name);
             let of_worker = handles.clone();
-            let restarted = restarting("hook", stop.clone(), move || {
-                HookWorker::new(Arc::clone(&target), of_worker.clone(), stop.clone()).run()
-            });
-            let watched = handles.heartbeats.watched(&name, restarted);
-            workers.spawn(async move {
+            let work = async move {
                 // Dropped last, also after a panic.
                 let _guard = ended.drop_guard();
-                watched.await;
-            });
+                let start =
+                    || HookWorker::new(Arc::clone(&target), of_worker.clone(), stop.clone()).run();
+                let mut restarts = Restarts::of("hook", "");
+                while catch_panic(start()).await.is_err() && restarts.rest(&stop, |_| {}).await {}
+            };
+            workers.spawn(handles.heartbeats.watched(&name, work));
         }
     }
 }

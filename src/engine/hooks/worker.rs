@@ -13,8 +13,7 @@ use chrono::TimeDelta;
 use resyncd_fetch::{
     Bounds, Client, FeedNews, FetchError, WebhookAnswer, WebhookReceiver, WebhookRequest, pause,
 };
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -24,6 +23,7 @@ use crate::config::{Hook, HookAction};
 use crate::engine::heartbeats::Heartbeats;
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
 use crate::engine::store_retries::rest_unless_stopped;
+use crate::engine::wakes::until_woken;
 use crate::status::{StatusError, rfc3339};
 use crate::store::{FeedEntry, Store, StoreError, Wake};
 
@@ -219,10 +219,11 @@ impl HookWorker {
                 Ok(Some(batch)) => batch,
                 Ok(None) => {
                     self.store_if_due(position).await;
-                    tokio::select! {
-                        () = self.stop.cancelled() => return,
-                        () = news(&mut wakes, position.accepted) => {}
-                    }
+                    let since = position.accepted;
+                    let is_news = |wake: &Wake| matches!(wake, Wake::Feed(seq) if *seq > since);
+                    let news = until_woken(&mut wakes, is_news);
+                    // The result is the stop.
+                    let _ = self.stop.run_until_cancelled(news).await;
                     continue;
                 }
                 Err(StoreError::FeedTrimmed { oldest }) => {
@@ -498,25 +499,9 @@ impl HookWorker {
         }
     }
 
-    /// Waits; returns whether the hook goes on.
-    async fn pause(&self, pause: Duration) -> bool {
-        tokio::select! {
-            () = self.stop.cancelled() => false,
-            () = tokio::time::sleep(pause) => true,
-        }
-    }
-}
-
-/// Returns when the feed may have an entry after that number.
-async fn news(wakes: &mut Receiver<Wake>, since: i64) {
-    loop {
-        match wakes.recv().await {
-            Ok(Wake::Feed(seq)) if seq > since => return,
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            // The store is closed: the hook is stopped soon.
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
+    /// Waits, until the hook is stopped at most.
+    async fn pause(&self, pause: Duration) {
+        let _ = self.stop.run_until_cancelled(sleep(pause)).await;
     }
 }
 

@@ -57,6 +57,7 @@ pub(crate) struct KnownSets<'a> {
 }
 
 /// The sets of a Source.
+#[derive(Default)]
 pub(crate) struct DiscoveredSets {
     /// The sets that are to be followed and are not yet.
     pub(crate) sets: Vec<DiscoveredSet>,
@@ -102,19 +103,15 @@ pub(crate) async fn find_sets(
     match searched {
         Ok(discovery) => Ok(wanted_sets(source, discovery)),
         // A configured set needs no discovery.
-        Err(error) if !source.sets.is_empty() => Ok(DiscoveredSets {
-            sets: configured(source).collect(),
-            advertised: None,
-            has_resourcesync: !matches!(error, DiscoveryError::NoSourceDescription { .. }),
-            oddities: Vec::new(),
-            described_by: Vec::new(),
-            sets_described_by: HashMap::new(),
-            dead_links: Vec::new(),
-            replaced_entry: None,
-            left_out: None,
-            error: Some(error)
-                .filter(|error| !matches!(error, DiscoveryError::NoSourceDescription { .. })),
-        }),
+        Err(error) if !source.sets.is_empty() => {
+            let is_absence = matches!(error, DiscoveryError::NoSourceDescription { .. });
+            Ok(DiscoveredSets {
+                sets: configured(source).collect(),
+                has_resourcesync: !is_absence,
+                error: Some(error).filter(|_| !is_absence),
+                ..DiscoveredSets::default()
+            })
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -27,7 +27,7 @@ use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::set::notices::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
-use crate::engine::store_retries::{STORE_PAUSE, rest_unless_stopped};
+use crate::engine::store_retries::rest_unless_stopped;
 use crate::status::StatusError;
 use crate::store::{SetId, SetRecord};
 
@@ -100,34 +100,20 @@ async fn follow_set(
     mut commands: mpsc::Receiver<Command>,
 ) {
     let mut restarts = Restarts::of("worker of a set", context.name());
-    let mut loaded = loaded;
+    let mut loaded = loaded.map(Some);
     loop {
         let worked = match loaded {
-            Ok(worker) => worker.run(&mut commands).await,
+            Ok(Some(worker)) => worker.run(&mut commands).await,
+            Ok(None) => return,
             Err(Panicked) => Err(Panicked),
         };
-        if worked.is_ok() {
+        let show = |error| {
+            context.runtime_status.fail_set(id, error);
+        };
+        if worked.is_ok() || !restarts.rest(&context.stop, show).await {
             return;
         }
-        let (error, mut pause) = restarts.after_panic();
-        context.runtime_status.fail_set(id, error);
-        loaded = loop {
-            tokio::select! {
-                () = context.stop.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
-            }
-            match panic_apart(load_again(&context, &packages, id)).await {
-                Ok(Ok(Some(worker))) => break Ok(worker),
-                // Discovery ends a set, and begins it again.
-                Ok(Ok(None)) => return,
-                Ok(Err(error)) => {
-                    context.note_unreadable(&error);
-                    tracing::error!(code = error.code(), source = context.name(), %error, "database error; set not loaded, retrying");
-                    pause = STORE_PAUSE;
-                }
-                Err(Panicked) => break Err(Panicked),
-            }
-        };
+        loaded = load_again(&context, &packages, id).await;
     }
 }
 
@@ -141,18 +127,33 @@ async fn panic_apart<T>(
     }
 }
 
-/// A worker for a set that another one has followed; `None`: it is not followed any more.
+/// A worker for a set that another one has followed; `None`: it is not followed any more, or the Source is stopped.
 async fn load_again(
     context: &Arc<SourceContext>,
     packages: &Arc<PackageFiles>,
     id: SetId,
-) -> Result<Option<SetWorker>, EngineError> {
-    let sets = context.store.sets(context.name()).await?;
-    let Some(record) = sets.into_iter().find(|set| set.id == id) else {
-        return Ok(None);
+) -> Result<Option<SetWorker>, Panicked> {
+    let load = async || {
+        let sets = context.store.sets(context.name()).await?;
+        // Discovery ends a set, and begins it again.
+        let Some(record) = sets.into_iter().find(|set| set.id == id) else {
+            return Ok(None);
+        };
+        let worker = SetWorker::new(Arc::clone(context), Arc::clone(packages), record);
+        worker.await.map(Some)
     };
-    let worker = SetWorker::new(Arc::clone(context), Arc::clone(packages), record);
-    worker.await.map(Some)
+    loop {
+        match panic_apart(load()).await? {
+            Ok(worker) => return Ok(worker),
+            Err(error) => {
+                context.note_unreadable(&error);
+                tracing::error!(code = error.code(), source = context.name(), %error, "database error; set not loaded, retrying");
+            }
+        }
+        if !rest_unless_stopped(&context.stop).await {
+            return Ok(None);
+        }
+    }
 }
 
 impl SourceWorker {
@@ -243,22 +244,19 @@ impl SourceWorker {
             }
             let pause = self.pause().min(LONGEST_MIRROR_PAUSE);
             self.note_next_try(pause);
-            tokio::select! {
-                () = stop.cancelled() => return None,
-                () = tokio::time::sleep(pause) => {}
-            }
+            stop.run_until_cancelled(tokio::time::sleep(pause)).await?;
         }
     }
 
     /// Follows the Source. After a panic it goes on after a pause; the workers of the sets are not affected.
     async fn follow_restarting(&mut self, packages: Arc<PackageFiles>) {
-        let mut restarts = Restarts::of("worker of the Source", self.context.name());
-        while catch_panic(self.follow(&packages)).await.is_err() {
-            let (error, pause) = restarts.after_panic();
-            let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
-            runtime_status.fail_source(name, error);
+        let context = Arc::clone(&self.context);
+        let mut restarts = Restarts::of("worker of the Source", context.name());
+        let show = |error| context.runtime_status.fail_source(context.name(), error);
+        while catch_panic(self.follow(&packages)).await.is_err()
+            && restarts.rest(&context.stop, show).await
+        {
             self.discovery_cache = DiscoveryCache::default();
-            tokio::time::sleep(pause).await;
         }
     }
 
@@ -461,7 +459,9 @@ impl SourceWorker {
         if let EngineError::Mirror(error) = error
             && error.class() == ErrorClass::Fatal
         {
-            self.note_disk_error(error);
+            let now = clock::now();
+            let status_error = StatusError::new(error.code(), error.to_string(), now.wall);
+            runtime_status.note_disk_error(name, None, status_error, now.mono);
         }
     }
 
@@ -479,13 +479,6 @@ impl SourceWorker {
         }
         self.failures = self.failures.saturating_add(1);
         StatusError::new(code, message, clock::now().wall)
-    }
-
-    fn note_disk_error(&self, error: &MirrorError) {
-        let now = clock::now();
-        let status_error = StatusError::new(error.code(), error.to_string(), now.wall);
-        let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
-        runtime_status.note_disk_error(name, None, status_error, now.mono);
     }
 
     fn pause(&self) -> Duration {

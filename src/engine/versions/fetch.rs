@@ -8,13 +8,13 @@ use resyncd_core::{
     Candidate, ContentMatch, Expected, RecordedFile, Revision, latest_plausible, plan_version,
     share_digest,
 };
-use resyncd_fetch::{AllowedHosts, Client};
+use resyncd_fetch::AllowedHosts;
 use resyncd_mirror::{Mirror, MirrorError, MirrorPath};
 
 use super::folder::{publish_version, version_paths};
 use crate::clock;
 use crate::engine::apply::context::ApplyContext;
-use crate::engine::apply::download::{FetchOutcome, VersionCheck, download_version, may_pass};
+use crate::engine::apply::download::{FetchOutcome, VersionCheck, download, may_pass};
 use crate::engine::apply::received::ReceivedResource;
 use crate::engine::apply::task_error::TaskError;
 use crate::store::{
@@ -44,55 +44,138 @@ pub(super) async fn store_version(
             message,
         )));
     }
-    let task = task_of(version);
-    match store_without_request(apply, mirror, version, &paths).await {
-        Ok(true) => return Ok(VersionResult::Stored),
-        Ok(false) => {}
-        Err(error) => return Ok(failed(error, &task, &apply.source.client)),
-    }
-    let hosts = &apply.source.source.hosts;
-    let hosts = AllowedHosts::new(hosts);
-    let mut candidates = candidates_of(apply, version).await?;
-    if candidates.is_empty() {
-        return Ok(without_place(apply, mirror, version, &paths, &task).await);
-    }
-    candidates.retain(|(candidate, _)| hosts.allows(candidate.uri.url()));
-    let mut last = None;
-    for (candidate, check) in candidates {
-        let fetched = download_as_of(apply, &task, &candidate, check).await;
-        let error = match fetched {
-            Ok(FetchOutcome::Fetched(fetched)) => {
-                match publish_fetched(apply, mirror, version, &paths, *fetched).await {
-                    Ok(()) => return Ok(VersionResult::Stored),
-                    Err(error) => return Ok(failed(error, &task, &apply.source.client)),
-                }
-            }
-            Ok(FetchOutcome::Unselected(served)) => return Ok(VersionResult::Unwanted(served)),
-            Ok(FetchOutcome::NotModified) => continue,
-            Err(TaskError::UnselectedType(served)) => {
-                return Ok(VersionResult::Unwanted(served));
-            }
-            Err(error) => error,
-        };
-        tracing::debug!(code = error.code(), source = apply.name(), uri = %version.uri, at = %version.at,
-            place = %candidate.uri, %error, "version not available there");
-        last = Some(error);
-    }
-    let Some(error) = last else {
-        let message = "its places are on hosts that are not among `hosts`".to_owned();
-        return Ok(VersionResult::Failed(final_failure(
-            "forbidden-host",
-            message,
-        )));
+    let storage = VersionStorage {
+        apply,
+        mirror,
+        version,
+        paths,
+        task: task_of(version),
     };
-    let failure = failure_of(error, &task, &apply.source.client);
-    if failure.retry_at.is_none() && is_in_mirror(version) {
-        // As usual: what the resource's own URI has served.
-        if let Ok(true) = link(apply, mirror, version, &paths).await {
+    let candidates = candidates_of(apply, version).await?;
+    let stored = storage.store(candidates).await;
+    Ok(stored
+        .unwrap_or_else(|error| VersionResult::Failed(failure_of(apply, &storage.task, error))))
+}
+
+/// One version on its way into the folder of versions.
+struct VersionStorage<'a> {
+    /// Whose mirror is the folder of versions.
+    apply: &'a Arc<ApplyContext>,
+    /// That of the resources.
+    mirror: &'a Arc<Mirror>,
+    version: &'a VersionTask,
+    /// Where it may be stored; at least one.
+    paths: Vec<MirrorPath>,
+    /// The version as a task of its resource.
+    task: Task,
+}
+
+impl VersionStorage<'_> {
+    async fn store(
+        &self,
+        mut candidates: Vec<(Candidate, VersionCheck)>,
+    ) -> Result<VersionResult, TaskError> {
+        let Self { apply, version, .. } = *self;
+        if self.store_without_request().await? {
             return Ok(VersionResult::Stored);
         }
+        if candidates.is_empty() {
+            return self.store_without_place().await;
+        }
+        let hosts = AllowedHosts::new(&apply.source.source.hosts);
+        candidates.retain(|(candidate, _)| hosts.allows(candidate.uri.url()));
+        let mut last = None;
+        for (candidate, check) in candidates {
+            let error = match download_as_of(apply, &self.task, &candidate, check).await {
+                Ok(FetchOutcome::Fetched(fetched)) => {
+                    self.publish_fetched(*fetched).await?;
+                    return Ok(VersionResult::Stored);
+                }
+                Ok(FetchOutcome::Unselected(served)) | Err(TaskError::UnselectedType(served)) => {
+                    return Ok(VersionResult::Unwanted(served));
+                }
+                Ok(FetchOutcome::NotModified) => continue,
+                Err(error) => error,
+            };
+            tracing::debug!(code = error.code(), source = apply.name(), uri = %version.uri, at = %version.at,
+                place = %candidate.uri, %error, "version not available there");
+            last = Some(error);
+        }
+        let Some(error) = last else {
+            let message = "its places are on hosts that are not among `hosts`".to_owned();
+            return Ok(VersionResult::Failed(final_failure(
+                "forbidden-host",
+                message,
+            )));
+        };
+        let failure = failure_of(apply, &self.task, error);
+        if failure.retry_at.is_none() && is_in_mirror(version) {
+            // As usual: what the resource's own URI has served.
+            if let Ok(true) = self.link().await {
+                return Ok(VersionResult::Stored);
+            }
+        }
+        Ok(VersionResult::Failed(failure))
     }
-    Ok(VersionResult::Failed(failure))
+
+    /// A version that has no place of its own: what the mirror has, or nothing.
+    async fn store_without_place(&self) -> Result<VersionResult, TaskError> {
+        if self.version.is_pending {
+            return Ok(VersionResult::Failed(VersionFailure {
+                code: WAITS,
+                message: "its resource is being fetched".to_owned(),
+                retry_at: Some(clock::now().wall + WAIT),
+                counts: false,
+            }));
+        }
+        if is_in_mirror(self.version) && self.link().await? {
+            return Ok(VersionResult::Stored);
+        }
+        let message = "the Source has replaced it, and links to no other place of it".to_owned();
+        Ok(VersionResult::Failed(final_failure(
+            VERSION_MISSED,
+            message,
+        )))
+    }
+
+    /// Stores a version that is in its place already, or that the mirror has; `false`: it must be fetched.
+    async fn store_without_request(&self) -> Result<bool, TaskError> {
+        let (versions, paths) = (Arc::clone(&self.apply.mirror), self.paths.clone());
+        let hashes = self.version.content.hashes.clone();
+        let checking = move || is_stored_file(&versions, &paths, &hashes);
+        let is_there = tokio::task::spawn_blocking(checking).await;
+        if is_there.map_err(|error| TaskError::of_join(&error))?? {
+            return Ok(true);
+        }
+        Ok(is_proven(self.version) && self.link().await?)
+    }
+
+    /// Stores the mirror's file; `false`: it is not there, or not as it is recorded.
+    async fn link(&self) -> Result<bool, TaskError> {
+        let (versions, mirror) = (Arc::clone(&self.apply.mirror), Arc::clone(self.mirror));
+        let (path, hashes) = (self.version.path.clone(), self.version.live_hashes.clone());
+        let paths = self.paths.clone();
+        let linking = move || link_file(&versions, &mirror, &path, &hashes, &paths);
+        let linked = tokio::task::spawn_blocking(linking).await;
+        Ok(linked.map_err(|error| TaskError::of_join(&error))??)
+    }
+
+    /// Publishes what was fetched, or the mirror's file if that has the same bytes.
+    async fn publish_fetched(&self, fetched: ReceivedResource) -> Result<(), TaskError> {
+        let version = self.version;
+        let is_same = share_digest(&version.live_hashes, &fetched.description.hashes);
+        if version.live && is_same && self.link().await? {
+            return Ok(());
+        }
+        let (versions, paths) = (Arc::clone(&self.apply.mirror), self.paths.clone());
+        let publishing = tokio::task::spawn_blocking(move || {
+            let ReceivedResource { bytes, description } = fetched;
+            let file = bytes.into_file(&versions, description.lastmod)?;
+            publish_version(&versions, file, &paths)
+        });
+        let published = publishing.await;
+        Ok(published.map_err(|error| TaskError::of_join(&error))??)
+    }
 }
 
 /// Where a version may be fetched, and what its `Memento-Datetime` must be there.
@@ -145,39 +228,12 @@ async fn download_as_of(
     candidate: &Candidate,
     check: VersionCheck,
 ) -> Result<FetchOutcome, TaskError> {
-    let fetched = download_version(apply, task, candidate, check).await;
+    let fetched = download(apply, task, candidate, None, check).await;
     let is_early = matches!(&fetched, Err(TaskError::OtherMemento { code, .. }) if *code == "memento-too-early");
     match check.at_end_of_second().filter(|_| is_early) {
-        Some(later) => download_version(apply, task, candidate, later).await,
+        Some(later) => download(apply, task, candidate, None, later).await,
         None => fetched,
     }
-}
-
-/// A version that has no place of its own: what the mirror has, or nothing.
-async fn without_place(
-    apply: &Arc<ApplyContext>,
-    mirror: &Arc<Mirror>,
-    version: &VersionTask,
-    paths: &[MirrorPath],
-    task: &Task,
-) -> VersionResult {
-    if version.is_pending {
-        return VersionResult::Failed(VersionFailure {
-            code: WAITS,
-            message: "its resource is being fetched".to_owned(),
-            retry_at: Some(clock::now().wall + WAIT),
-            counts: false,
-        });
-    }
-    if is_in_mirror(version) {
-        match link(apply, mirror, version, paths).await {
-            Ok(true) => return VersionResult::Stored,
-            Ok(false) => {}
-            Err(error) => return failed(error, task, &apply.source.client),
-        }
-    }
-    let message = "the Source has replaced it, and links to no other place of it".to_owned();
-    VersionResult::Failed(final_failure(VERSION_MISSED, message))
 }
 
 /// Whether the mirror's file is recorded as the one of that time.
@@ -193,27 +249,6 @@ fn is_proven(version: &VersionTask) -> bool {
         is_doubted: false,
     };
     version.live && file.compare(&version.content) == ContentMatch::Same
-}
-
-/// Stores a version that is in its place already, or that the mirror has; `false`: it must be fetched.
-async fn store_without_request(
-    apply: &Arc<ApplyContext>,
-    mirror: &Arc<Mirror>,
-    version: &VersionTask,
-    paths: &[MirrorPath],
-) -> Result<bool, TaskError> {
-    let (versions, of_check) = (Arc::clone(&apply.mirror), paths.to_vec());
-    let hashes = version.content.hashes.clone();
-    let checking =
-        tokio::task::spawn_blocking(move || is_stored_file(&versions, &of_check, &hashes));
-    let is_there = checking.await.map_err(|error| TaskError::of_join(&error))?;
-    if is_there? {
-        return Ok(true);
-    }
-    if !is_proven(version) {
-        return Ok(false);
-    }
-    link(apply, mirror, version, paths).await
 }
 
 /// Whether one of these paths has the version: what a crash has left without a record. Other bytes stay as they are, which is an error.
@@ -243,22 +278,6 @@ fn is_stored_file(
     versions.sync_entry(path).map(|()| true)
 }
 
-/// Stores the mirror's file; `false`: it is not there, or not as it is recorded.
-async fn link(
-    apply: &Arc<ApplyContext>,
-    mirror: &Arc<Mirror>,
-    version: &VersionTask,
-    paths: &[MirrorPath],
-) -> Result<bool, TaskError> {
-    let (versions, mirror) = (Arc::clone(&apply.mirror), Arc::clone(mirror));
-    let (path, hashes) = (version.path.clone(), version.live_hashes.clone());
-    let paths = paths.to_vec();
-    let linking =
-        tokio::task::spawn_blocking(move || link_file(&versions, &mirror, &path, &hashes, &paths));
-    let linked = linking.await.map_err(|error| TaskError::of_join(&error))?;
-    Ok(linked?)
-}
-
 /// For a blocking thread. The file may be replaced meanwhile: what was linked is compared.
 fn link_file(
     versions: &Mirror,
@@ -281,30 +300,6 @@ fn link_file(
         return Ok(false);
     }
     publish_version(versions, file, paths).map(|()| true)
-}
-
-/// Publishes what was fetched, or the mirror's file if that has the same bytes.
-async fn publish_fetched(
-    apply: &Arc<ApplyContext>,
-    mirror: &Arc<Mirror>,
-    version: &VersionTask,
-    paths: &[MirrorPath],
-    fetched: ReceivedResource,
-) -> Result<(), TaskError> {
-    let is_same = share_digest(&version.live_hashes, &fetched.description.hashes);
-    if version.live && is_same && link(apply, mirror, version, paths).await? {
-        return Ok(());
-    }
-    let (versions, paths) = (Arc::clone(&apply.mirror), paths.to_vec());
-    let publishing = tokio::task::spawn_blocking(move || {
-        let ReceivedResource { bytes, description } = fetched;
-        let file = bytes.into_file(&versions, description.lastmod)?;
-        publish_version(&versions, file, &paths)
-    });
-    let published = publishing
-        .await
-        .map_err(|error| TaskError::of_join(&error))?;
-    Ok(published?)
 }
 
 fn expected_of(version: &VersionTask) -> Expected {
@@ -360,14 +355,10 @@ fn final_failure(code: &'static str, message: String) -> VersionFailure {
     }
 }
 
-fn failed(error: TaskError, task: &Task, client: &Client) -> VersionResult {
-    VersionResult::Failed(failure_of(error, task, client))
-}
-
 /// Why a version, or a TimeMap, could not be fetched, and when it is tried again.
-pub(super) fn failure_of(error: TaskError, task: &Task, client: &Client) -> VersionFailure {
+pub(super) fn failure_of(apply: &ApplyContext, task: &Task, error: TaskError) -> VersionFailure {
     let has_patience = may_pass(&error) && task.attempts + 1 < LONG_TRIES;
-    let failure = error.into_failure(task, client);
+    let failure = error.into_failure(task, &apply.source.client);
     let later = has_patience.then(|| clock::now().wall + LONG_PAUSE);
     VersionFailure {
         code: failure.code,

@@ -49,7 +49,7 @@ pub(super) async fn read_time_map(apply: &ApplyContext, task: &VersionTask) -> V
         }
         Err(error) => {
             let error = TaskError::from(error);
-            VersionResult::Failed(failure_of(error, &task_of(task), &apply.source.client))
+            VersionResult::Failed(failure_of(apply, &task_of(task), error))
         }
     }
 }

@@ -27,8 +27,6 @@ use crate::store::{ResourceId, StoreError, VersionKind, VersionResult, VersionTa
 const AT_ONCE: usize = 4;
 /// The pause after an error of the database or of the folder.
 const PAUSE: Duration = Duration::from_secs(5);
-/// What is due later than this is left to another run.
-const LONGEST_WAIT_FOR_VERSION: Duration = Duration::from_secs(100);
 /// The pause between two queries of what is due.
 const PACE: Duration = Duration::from_millis(250);
 /// The longest wait for a wake, and the pause between two searches for versions that wait for nothing any more.
@@ -41,13 +39,9 @@ pub(crate) async fn store_versions(
     mirror: &Arc<Mirror>,
 ) {
     let mut restarts = Restarts::of("store of versions", context.name());
-    while catch_panic(work(context, folder, mirror)).await.is_err() {
-        let (_, pause) = restarts.after_panic();
-        tokio::select! {
-            () = context.stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
+    while catch_panic(work(context, folder, mirror)).await.is_err()
+        && restarts.rest(&context.stop, |_| {}).await
+    {}
 }
 
 /// Opens the folder once; a failure is retried by the worker.
@@ -57,60 +51,10 @@ pub(crate) async fn begin_versions(context: &SourceContext, folder: &VersionsFol
     }
 }
 
-/// Waits until nothing is due of the versions of a Source, nor will be soon, or until it is stopped, or the folder can't be used, or
-/// none makes progress any more.
-pub(crate) async fn until_stored(context: &SourceContext) {
-    let limit = LONGEST_WAIT_FOR_VERSION + context.client.timeout();
-    let done = || context.progress.counts().versions;
-    let mut last = (done(), clock::now().mono);
-    loop {
-        if done() != last.0 {
-            last = (done(), clock::now().mono);
-        }
-        if clock::now().mono.saturating_duration_since(last.1) > limit {
-            tracing::warn!(
-                code = "stalled",
-                source = context.name(),
-                "no version makes progress any more; the rest is left to another run"
-            );
-            return;
-        }
-        let facts = context.runtime_status.source(context.name());
-        if facts.versions_error.is_some() {
-            return;
-        }
-        let now = clock::now().wall;
-        match context.store.due_versions(context.name(), now, 0).await {
-            Ok(due) => match due.next_due {
-                Some(next)
-                    if (next - now).to_std().unwrap_or_default() <= LONGEST_WAIT_FOR_VERSION => {}
-                _ => return,
-            },
-            Err(error) => {
-                tracing::error!(code = error.code(), source = context.name(), %error, "database error; due versions not read, retrying");
-            }
-        }
-        tokio::select! {
-            () = context.stop.cancelled() => return,
-            () = tokio::time::sleep(PACE) => {}
-        }
-    }
-}
-
 async fn work(context: &Arc<SourceContext>, folder: &VersionsFolder, mirror: &Arc<Mirror>) {
-    let versions = loop {
-        let opened = tokio::select! {
-            () = context.stop.cancelled() => return,
-            opened = open_versions(context, folder) => opened,
-        };
-        match opened {
-            Ok(opened) => break opened,
-            Err(error) => note(context, folder, code_of(&error), &error.to_string()),
-        }
-        tokio::select! {
-            () = context.stop.cancelled() => return,
-            () = tokio::time::sleep(PAUSE) => {}
-        }
+    let opening = open_retrying(context, folder);
+    let Some(versions) = context.stop.run_until_cancelled(opening).await else {
+        return;
     };
     note_usable(context);
     let apply = Arc::new(ApplyContext::new(Arc::clone(context), versions, true));
@@ -122,6 +66,16 @@ async fn work(context: &Arc<SourceContext>, folder: &VersionsFolder, mirror: &Ar
         checked: None,
     };
     worker.run().await;
+}
+
+async fn open_retrying(context: &SourceContext, folder: &VersionsFolder) -> Arc<Mirror> {
+    loop {
+        match open_versions(context, folder).await {
+            Ok(opened) => return opened,
+            Err(error) => note(context, folder, code_of(&error), &error.to_string()),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 struct VersionsWorker {
@@ -344,6 +298,7 @@ mod tests {
     use url::Url;
 
     use super::*;
+    use crate::engine::apply::temporary_executor::{Awaited, drain};
     use crate::engine::test_source::TestSource;
     use crate::store::{Change, VersionRule};
     use crate::test_clock::SimulatedClock;
@@ -369,7 +324,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = until_stored(&source.context) => true,
+            () = drain(&source.context, Awaited::Versions) => true,
             () = moving => false,
         }
     }

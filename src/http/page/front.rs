@@ -41,7 +41,7 @@ pub(super) async fn front_page(
 ) -> Response {
     let wants_page = wants_page(&headers);
     let done = done.unless_foreign(&headers);
-    let mut response = match state.operations.status().await {
+    let mut response = match state.engine.status().await {
         Ok(status) if wants_page => as_page(&state, &status, &done).await,
         Ok(status) => match (FrontText { status: &status }).render() {
             Ok(text) => text.into_response(),
@@ -71,7 +71,7 @@ async fn as_page(state: &PageState, status: &Status, done: &Done) -> Response {
         more_attention,
         sources,
         more_sources,
-        activity: state.operations.activity(None),
+        activity: state.engine.activity(None),
         changes: newest.entries,
     };
     page(StatusCode::OK, &template)

@@ -19,7 +19,7 @@
 //! would run in the origin that may approve deletions. A page shows the path of the file instead.
 //!
 //! A page costs as much as `GET /status` and some bounded reads. The changes of the hour and the day are counts that are kept
-//! ([`Operations::activity`]); the last changes are read from the end of the feed; those of one
+//! ([`Engine::activity`]); the last changes are read from the end of the feed; those of one
 //! Source or resource are looked for among a bounded number of its newest entries, and a link goes on from there.
 //!
 //! With `[status] token_file` these requests need the token, as all others do. A browser can't send it by itself: a reverse proxy that
@@ -47,7 +47,7 @@ pub(super) use forms::Caller;
 use tokio_util::sync::CancellationToken;
 
 use super::rejection_counters::RejectionCounters;
-use crate::status::Operations;
+use crate::engine::Engine;
 use crate::store::Store;
 
 /// Whether there is a page for people at a path: it reads, and changes nothing.
@@ -57,7 +57,7 @@ pub(super) fn is_page(path: &str) -> bool {
 
 /// The routes of the page. Event streams end when `stop` is cancelled.
 pub(super) fn page_router(
-    operations: Arc<dyn Operations>,
+    engine: Arc<Engine>,
     store: Arc<Store>,
     stop: CancellationToken,
     rejections: RejectionCounters,
@@ -70,5 +70,5 @@ pub(super) fn page_router(
         .route("/page/style.css", get(assets::style))
         .route("/page/script.js", get(assets::script))
         .route("/page/icon.svg", get(assets::icon))
-        .with_state(state::PageState::new(operations, store, stop, rejections))
+        .with_state(state::PageState::new(engine, store, stop, rejections))
 }

@@ -61,8 +61,8 @@ async fn waiting(
         after: 0,
         limit: ROWS + 1,
     };
-    let failed = state.operations.failed(Some(name), first).await?;
-    let held = state.operations.held(Some(name), false, first).await?;
+    let failed = state.engine.failed(Some(name), first).await?;
+    let held = state.engine.held(Some(name), false, first).await?;
     Ok(failed.zip(held))
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn source_page(
         held,
         more_held,
         rejected: source.sets.iter().map(|set| set.rejected).sum(),
-        activity: state.operations.activity(Some(&name)),
+        activity: state.engine.activity(Some(&name)),
         changes: newest.entries,
         older: older.map(|seq| format!("{}?before={seq}", page_of(ROOT, &name))),
         is_older: query.before.is_some(),

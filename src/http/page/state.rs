@@ -7,8 +7,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{database_failed, operation_failed};
+use crate::engine::Engine;
 use crate::http::rejection_counters::RejectionCounters;
-use crate::status::{Operations, Status};
+use crate::status::Status;
 use crate::store::{FeedExcerpt, FeedSearch, Store};
 
 /// How many open pages are informed of news: a small part of the connections of the listener, which each one occupies. Others look at
@@ -17,7 +18,7 @@ pub(super) const MAX_STREAMS: usize = 32;
 
 #[derive(Clone)]
 pub(super) struct PageState {
-    pub(super) operations: Arc<dyn Operations>,
+    pub(super) engine: Arc<Engine>,
     pub(super) store: Arc<Store>,
     pub(super) stop: CancellationToken,
     pub(super) rejections: RejectionCounters,
@@ -26,13 +27,13 @@ pub(super) struct PageState {
 
 impl PageState {
     pub(super) fn new(
-        operations: Arc<dyn Operations>,
+        engine: Arc<Engine>,
         store: Arc<Store>,
         stop: CancellationToken,
         rejections: RejectionCounters,
     ) -> Self {
         Self {
-            operations,
+            engine,
             store,
             stop,
             rejections,
@@ -42,7 +43,7 @@ impl PageState {
 
     /// The status; else the page of the error. `root`: the way from the page to `/`.
     pub(super) async fn status(&self, root: &'static str) -> Result<Status, Response> {
-        let status = self.operations.status().await;
+        let status = self.engine.status().await;
         status.map_err(|error| operation_failed(root, &error))
     }
 
