@@ -368,7 +368,8 @@ impl World {
             self.stage.let_database_fail(true);
             let failures = self.store.commit_hook().failures();
             let deliveries = self.stage.scene().witness.deliveries();
-            let working = worker.worker.work_now();
+            // The futures around it would hold it by value, and the stack of a test is small.
+            let working = Box::pin(worker.worker.work_now());
             let working = work_with_executor(&self.stage, &daemon.inside, working);
             let worked = working.await;
             self.stage.let_database_fail(false);
