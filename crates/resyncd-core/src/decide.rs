@@ -25,7 +25,7 @@
 
 use std::cmp::Reverse;
 
-use resourcesync::{ChangeKind, SourceTime};
+use resourcesync::{ChangeKind, Interval, SourceTime};
 
 use super::recorded_file::{ContentMatch, RecordedFile};
 use super::statement::{Entry, Revision, SetKey, Stated, Statement, Voice};
@@ -67,10 +67,20 @@ pub struct SetFacts {
     pub is_followed: bool,
     /// The time of its newest list.
     pub list_at: Option<SourceTime>,
-    /// The time up to which its documents have been read.
-    pub read_until: Option<SourceTime>,
+    /// The time of which its changes have been read, without a hole, beside what its newest list covers.
+    pub read: Option<Interval>,
     /// Until when every change is known.
     pub unbroken: Option<SourceTime>,
+}
+
+impl SetFacts {
+    /// Whether the documents of the set cover a time, which may be as late as `latest`.
+    fn covers(&self, at: Option<SourceTime>, latest: Option<SourceTime>) -> bool {
+        let is_read = self
+            .read
+            .is_some_and(|read| at >= Some(read.from()) && latest < Some(read.until()));
+        latest.is_some() && (latest < self.list_at || is_read)
+    }
 }
 
 /// What a missing representation means.
@@ -298,8 +308,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
     fn open_claim(&self) -> Option<&'a Statement> {
         let claims = self.live.iter().filter(|s| {
             let latest = s.entry.at.map(SourceTime::latest_possible);
-            let set = (self.set)(s.entry.set);
-            let is_open = latest.is_none() || latest >= set.read_until.max(set.list_at);
+            let is_open = !(self.set)(s.entry.set).covers(s.entry.at, latest);
             s.entry.voice == Voice::Hub && is_open
         });
         claims.max_by_key(|s| (s.entry.at, s.revision)).copied()

@@ -142,10 +142,10 @@ pub struct Sequencer {
     coverage: Coverage,
     gaps: Vec<Gap>,
     held: BTreeMap<(SourceTime, SourceTime, NotificationId), Held>,
-    /// Up to where the Source's documents have been read. Changes after that time are compared again when a later document is
+    /// The time of which the Source's documents have been read without a hole. Changes after it are compared again when a later document is
     /// read, also where notifications have covered it: with times of whole seconds, a notification whose verdict was `Known`
     /// may have stated more of its last second than the document did.
-    read_until: Option<SourceTime>,
+    read: Option<Interval>,
 }
 
 impl Sequencer {
@@ -157,19 +157,35 @@ impl Sequencer {
             coverage,
             gaps,
             held: BTreeMap::new(),
-            read_until: None,
+            read: None,
         }
     }
 
-    /// Sets up to where the Source's documents have been read.
+    /// Sets the time of which the Source's documents have been read.
     #[must_use]
-    pub fn with_read_until(self, read_until: Option<SourceTime>) -> Self {
-        Self { read_until, ..self }
+    pub fn with_read(self, read: Option<Interval>) -> Self {
+        Self { read, ..self }
     }
 
-    /// Up to where the Source's documents have been read.
-    pub fn read_until(&self) -> Option<SourceTime> {
-        self.read_until
+    /// The time of which the Source's documents have been read without a hole. What only notifications have covered is a hole.
+    pub fn read(&self) -> Option<Interval> {
+        self.read
+    }
+
+    fn read_until(&self) -> Option<SourceTime> {
+        self.read.map(|read| read.until())
+    }
+
+    /// A document of that interval was read.
+    fn note_read(&mut self, interval: Interval) {
+        self.read = match self.read {
+            Some(read) if interval.from() <= read.until() && read.from() <= interval.until() => {
+                let from = read.from().min(interval.from());
+                Interval::new(from, read.until().max(interval.until()))
+            }
+            Some(read) if interval.until() < read.from() => Some(read),
+            _ => Some(interval),
+        };
     }
 
     /// The coverage.
@@ -345,7 +361,7 @@ impl Sequencer {
             stated: Some(interval),
             missing: self.coverage.missing(interval),
             front: self
-                .read_until
+                .read_until()
                 .map_or(front, |read| front.map(|front| front.min(read))),
             overtaken_from,
             of_change_set: false,
@@ -365,7 +381,7 @@ impl Sequencer {
                 hole.into_iter().collect(),
                 GapReason::ChangeListStartsLate,
             );
-            self.read_until = self.read_until.max(Some(interval.until()));
+            self.note_read(interval);
         }
     }
 
@@ -378,7 +394,7 @@ impl Sequencer {
             && self.coverage.missing(interval).is_empty()
             && self.coverage.contains(interval.until())
             && self
-                .read_until
+                .read_until()
                 .or(front)
                 .is_some_and(|read| interval.until() < read)
     }
@@ -392,7 +408,7 @@ impl Sequencer {
             at
         };
         self.cover(now, Interval::before(at), GapReason::ChangeListStartsLate);
-        self.read_until = self.read_until.max(Some(at));
+        self.note_read(Interval::before(at));
     }
 
     fn cover(&mut self, now: Now, interval: Interval, reason: GapReason) {

@@ -109,7 +109,7 @@ impl SetState {
         Ok(Self {
             logged_gaps: gaps.clone(),
             unusable_interval: None,
-            sequencer: Sequencer::new(limits, coverage, gaps).with_read_until(record.read_until),
+            sequencer: Sequencer::new(limits, coverage, gaps).with_read(record.read),
             schedule: Schedule::new(clock::now(), context.source.poll_interval),
             baseline_failed: false,
             rediscovers: false,
@@ -183,7 +183,7 @@ impl SetState {
         DocumentEnd {
             progress: Some((trial.coverage().clone(), trial.gaps().to_vec())),
             deliveries: delivery.into_iter().collect(),
-            read_until: trial.read_until(),
+            read: trial.read(),
             ..DocumentEnd::new(self.deletion_rules())
         }
     }

@@ -12,6 +12,7 @@ CREATE TABLE source_set (
     offers TEXT NOT NULL DEFAULT '[]',
     baseline TEXT NOT NULL DEFAULT 'missing',
     list_at INTEGER,
+    read_from INTEGER,
     read_until INTEGER,
     generation INTEGER NOT NULL DEFAULT 0,
     ended INTEGER NOT NULL DEFAULT 0,

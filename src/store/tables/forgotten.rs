@@ -72,7 +72,7 @@ pub(crate) fn begin_set_anew(sql: &Connection, set: SetId) -> Result<()> {
         "DELETE FROM dump_package WHERE set_id = ?1",
         "DELETE FROM dump WHERE set_id = ?1",
         "DELETE FROM package_file WHERE set_id = ?1",
-        "UPDATE source_set SET baseline = 'missing', list_at = NULL, read_until = NULL, open_list = NULL,
+        "UPDATE source_set SET baseline = 'missing', list_at = NULL, read_from = NULL, read_until = NULL, open_list = NULL,
              filter = NULL, read_filter = NULL, was_read = 0, reading_at = NULL
          WHERE id = ?1",
     ] {

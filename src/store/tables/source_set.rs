@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
-use resourcesync::{Capability, Oddities, SourceTime};
+use resourcesync::{Capability, Interval, Oddities, SourceTime};
 use resyncd_core::{DOUBTED_FROM, DOUBTED_MOST, HubUri, Offer, SetFacts};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Params, Result, Row, params};
@@ -65,8 +65,8 @@ pub struct SetRecord {
     pub baseline: BaselineState,
     /// The time of the newest Resource List that was read completely.
     pub list_at: Option<SourceTime>,
-    /// The time up to which the Source's documents have been read.
-    pub read_until: Option<SourceTime>,
+    /// The time of which the Source's documents have been read without a hole.
+    pub read: Option<Interval>,
     /// The open Change List that was read last.
     pub open_list: Option<Url>,
     /// Whether it was ever read completely: a Resource List or Resource Dump, and then the changes since.
@@ -103,7 +103,7 @@ impl SetRecord {
     }
 }
 
-const COLUMNS: &str = "id, source, capability_list, offers, baseline, list_at, read_until, open_list, was_read, filter, read_filter";
+const COLUMNS: &str = "id, source, capability_list, offers, baseline, list_at, read_from, read_until, open_list, was_read, filter, read_filter";
 
 impl SetRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
@@ -114,7 +114,7 @@ impl SetRecord {
             offers: row.get::<_, OfferList<Vec<Offer>>>("offers")?.0,
             baseline: column(row, "baseline")?,
             list_at: column(row, "list_at")?,
-            read_until: column(row, "read_until")?,
+            read: interval(column(row, "read_from")?, column(row, "read_until")?),
             open_list: row.get("open_list")?,
             was_read: row.get("was_read")?,
             filter: row.get("filter")?,
@@ -422,13 +422,21 @@ pub(crate) fn set_filter(sql: &Connection, set: SetId, filter: &str) -> Result<(
 
 /// Lowers the time up to which documents have been read to that of the newest Resource List.
 pub(crate) fn read_again(sql: &Connection, set: SetId) -> Result<()> {
-    let read_again = "UPDATE source_set SET read_until = COALESCE(list_at, 0) WHERE id = ?1";
+    let read_again =
+        "UPDATE source_set SET read_from = NULL, read_until = COALESCE(list_at, 0) WHERE id = ?1";
     update(sql, read_again, params![set])
 }
 
-pub(crate) fn set_read_until(sql: &Connection, set: SetId, read_until: SourceTime) -> Result<()> {
-    let set_read_until = "UPDATE source_set SET read_until = ?2 WHERE id = ?1";
-    update(sql, set_read_until, params![set, Column(&read_until)])
+/// Stores the time of which documents have been read.
+pub(crate) fn set_read_time(sql: &Connection, set: SetId, read: Interval) -> Result<()> {
+    let set_read = "UPDATE source_set SET read_from = ?2, read_until = ?3 WHERE id = ?1";
+    let (from, until) = (read.from(), read.until());
+    update(sql, set_read, params![set, Column(&from), Column(&until)])
+}
+
+/// `from`: `None` from any time on.
+fn interval(from: Option<SourceTime>, until: Option<SourceTime>) -> Option<Interval> {
+    Interval::new(from.unwrap_or(SourceTime::MIN), until?)
 }
 
 /// Ends each baseline of the set's Source of which no task is pending: tasks of one set's baseline may belong to another
@@ -494,7 +502,7 @@ pub(crate) struct SetTimes {
 pub(crate) fn times(sql: &Connection, set: SetId) -> Result<SetTimes> {
     let unbroken = coverage::unbroken_until(sql, set)?;
     sql.prepare_cached(
-        "SELECT ended = 0, list_at, reading_at, read_until FROM source_set WHERE id = ?1",
+        "SELECT ended = 0, list_at, reading_at, read_from, read_until FROM source_set WHERE id = ?1",
     )?
     .query_row([set], |row| {
         let list_at: Option<SourceTime> = column(row, 1)?;
@@ -502,7 +510,7 @@ pub(crate) fn times(sql: &Connection, set: SetId) -> Result<SetTimes> {
             facts: SetFacts {
                 is_followed: row.get(0)?,
                 list_at,
-                read_until: column(row, 3)?,
+                read: interval(column(row, 3)?, column(row, 4)?),
                 unbroken,
             },
             newest_list_at: list_at.max(column(row, 2)?),

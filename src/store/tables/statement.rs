@@ -154,7 +154,7 @@ pub(crate) fn covered_claims(
 ) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
         "SELECT resource_id FROM statement JOIN source_set ON source_set.id = statement.set_id
-         WHERE set_id = ?1 AND voice = 'hub' AND (at < list_at OR at < read_until)
+         WHERE set_id = ?1 AND voice = 'hub' AND (at < list_at OR at < read_until AND (read_from IS NULL OR at >= read_from))
          LIMIT ?2",
     )?
     .query_map(params![set, Count::of_rows(limit)], |row| row.get(0))?

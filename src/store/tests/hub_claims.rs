@@ -22,7 +22,7 @@ impl World {
     /// A Change List of those changes covers the times before that second.
     async fn cover_until(&self, until: i64, changes: Vec<Change>) -> BatchResult {
         let covered = DocumentEnd {
-            read_until: Some(at(until)),
+            read: Some(Interval::before(at(until))),
             ..end()
         };
         let batch = self.batch(self.set, changes, Some(covered));

@@ -50,13 +50,17 @@ async fn documents_are_read_again_when_another_filter_is_in_force() {
         if reads_again {
             let end = DocumentEnd {
                 documents: vec![record()],
-                read_until: Some(at(20)),
+                read: Some(Interval::before(at(20))),
                 ..end()
             };
             let batch = world.batch(set, Vec::new(), Some(end));
             store.ingest(batch).await.unwrap();
         }
-        (reads_again, found.filter, found.read_until)
+        (
+            reads_again,
+            found.filter,
+            found.read.map(|read| read.until()),
+        )
     };
     let expect = |reads_again, filter: &str, read_until: Option<i64>| {
         (reads_again, Some(filter.to_owned()), read_until.map(at))

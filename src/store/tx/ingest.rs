@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use resourcesync::{ChangeKind, SourceTime};
+use resourcesync::{ChangeKind, Interval, SourceTime};
 use resyncd_core::{
     Answer, Applied, Coverage, Desired, Gap, SetKey, Standing, Stated, Statement, Voice,
 };
@@ -64,8 +64,8 @@ pub struct DocumentEnd {
     pub listed: Option<SourceTime>,
     /// The fingerprint of the filter with which that was read; `None`: as before.
     pub filter: Option<String>,
-    /// The time up to which the Source's documents have been read; `None`: as before.
-    pub read_until: Option<SourceTime>,
+    /// The time of which the Source's documents have been read without a hole; `None`: as before.
+    pub read: Option<Interval>,
     /// The channels of which a gap was opened.
     pub missed_by: Vec<ChannelId>,
 }
@@ -80,7 +80,7 @@ impl DocumentEnd {
             documents: Vec::new(),
             listed: None,
             filter: None,
-            read_until: None,
+            read: None,
             missed_by: Vec::new(),
         }
     }
@@ -282,8 +282,8 @@ fn end_document(
         dump::delete(sql, set)?;
         source_set::set_listed(sql, set, at, end.filter.as_deref())?;
     }
-    if let Some(read_until) = end.read_until {
-        source_set::set_read_until(sql, set, read_until)?;
+    if let Some(read) = end.read {
+        source_set::set_read_time(sql, set, read)?;
     }
     result.contradicted += end_claims(sql, set, context.source, context.now)?;
     source_set::end_finished_baselines(sql, set)?;

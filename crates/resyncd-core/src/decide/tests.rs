@@ -177,7 +177,7 @@ impl World {
 
     /// A Change List of the Source covers every change until then.
     fn covered(&mut self, set: i64, until: i64) {
-        self.set(set).read_until = time(until);
+        self.set(set).read = time(until).map(Interval::before);
         self.settle_all();
     }
 

@@ -456,6 +456,21 @@ fn closed_change_list_is_fully_covered_once_documents_were_read_beyond_its_end()
     assert!(!world.sequencer.is_fully_covered(world.span(115, 125)));
 }
 
+/// Only a notification covers what is between the two lists: documents state nothing of it.
+#[test]
+fn documents_are_read_from_the_end_of_the_last_hole() {
+    let mut world = World::new(1024);
+    world.run("base:100 list:100-110 1:110-120 list:120-130");
+    assert_eq!(world.sequencer.read(), Some(world.span(120, 130)));
+    world.run("list:90-105");
+    assert_eq!(world.sequencer.read(), Some(world.span(120, 130)));
+    world.run("restart list:112-125");
+    assert_eq!(world.sequencer.read(), Some(world.span(112, 130)));
+    world.run("base:115");
+    let all = Interval::before(world.moment(130));
+    assert_eq!(world.sequencer.read(), Some(all));
+}
+
 /// With times of whole seconds, a Change List ends with the first change of a second, and a notification whose verdict is
 /// `Known` states the second one.
 #[test]

@@ -307,7 +307,7 @@ impl History {
             SetFacts {
                 is_followed: true,
                 list_at: self.lists.get(&set.0).and_then(|at| self.stated(*at)),
-                read_until,
+                read: read_until.map(Interval::before),
                 unbroken: read_until,
             }
         };

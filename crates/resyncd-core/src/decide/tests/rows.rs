@@ -18,7 +18,7 @@ fn number(facts: &str, mark: &str) -> Option<i64> {
 /// |---|---|
 /// | `file`, `file#x`, `at=20`, `verified`, `doubted`, `may-have-file`, `requested` | what the mirror has |
 /// | `fetched=2`, `served=2`, `changed=2`, `absent=2` | the statements that were known then |
-/// | `ended=1`, `list=30`, `read=40`, `unbroken=50` | of the sets |
+/// | `ended=1`, `list=30`, `from=35`, `read=40`, `unbroken=50` | of the sets |
 /// | `check` | the resource may be asked for |
 /// | `rejected`, `rejected=2` | a person has rejected the deletions, or that of set 2 |
 fn decided(entries: &str, facts: &str) -> String {
@@ -35,7 +35,10 @@ fn decided(entries: &str, facts: &str) -> String {
     let set = |set: SetKey| SetFacts {
         is_followed: number(facts, "ended") != Some(set.0),
         list_at: number(facts, "list").and_then(time),
-        read_until: number(facts, "read").and_then(time),
+        read: number(facts, "read").and_then(time).and_then(|until| {
+            let from = number(facts, "from").and_then(time);
+            Interval::new(from.unwrap_or(SourceTime::MIN), until)
+        }),
         unbroken: number(facts, "unbroken").and_then(time),
     };
     let words = || facts.split(' ');
@@ -113,6 +116,7 @@ fn first_row_that_fits_decides() {
         // 2: a hub states something, and the Source was not asked since.
         ("1:updated@20!", "", "2 fetch-if-served of 1 behind 20"), ("1:updated@20#a!", "file#a", "2 fetch-exactly-if-served of 1 behind 20"),
         ("1:updated@20!", "read=20", "2 fetch-if-served of 1 behind 20"), ("1:updated@20!", "read=21", "1 settled"), ("1:updated@20!", "list=21", "1 settled"),
+        ("1:updated@20!", "from=20 read=30", "1 settled"), ("1:updated@20!", "from=21 read=30", "2 fetch-if-served of 1 behind 20"),
         ("1:updated@20!", "served=0", "2 fetch-if-served of 1 behind 20"), ("1:deleted@20!", "file", "2 ask of 1 behind 20"),
         ("1:deleted@20!", "", "6 settled"), ("1:deleted@20!", "may-have-file", "2 ask of 1 behind 20"),
         ("1:updated@20! 2:updated@30!", "ended=2", "2 fetch-if-served of 1 behind 20"),
@@ -127,6 +131,8 @@ fn first_row_that_fits_decides() {
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file changed=3", "8 fetch of 1 behind 30"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "served=2", "7 settled"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=2 read=31", "7 remove of 1 behind 20"),
+        // The documents have a hole there, and do not refute what the Source has served.
+        ("1:listed@5^10 1:updated@30! 1:deleted@20", "file served=3 fetched=3 from=40 read=50", "8 settled"),
         ("1:listed@5^10 1:updated@30! 1:deleted@20", "file absent=3", "7 remove of 1 behind 20"),
         ("1:updated@25 1:updated@30! 2:deleted@20", "file served=2 fetched=2", "8 settled"),
         ("2:listed@5^10 1:updated@20! 2:deleted@25", "file served=2 fetched=2", "7 remove of 2 behind 25"),

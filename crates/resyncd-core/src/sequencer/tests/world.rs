@@ -124,8 +124,8 @@ impl World {
                     .copied()
                     .collect();
                 let gaps = self.sequencer.gaps().to_vec();
-                self.sequencer = Sequencer::new(self.limits, coverage, gaps)
-                    .with_read_until(self.sequencer.read_until());
+                self.sequencer =
+                    Sequencer::new(self.limits, coverage, gaps).with_read(self.sequencer.read());
                 for (id, interval) in std::mem::take(&mut self.inbox) {
                     self.deliver(id, Some(interval.from()), Some(interval.until()));
                 }
