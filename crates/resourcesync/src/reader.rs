@@ -14,7 +14,6 @@ mod element;
 mod entry_draft;
 mod error;
 mod input;
-mod plain_token;
 mod references;
 #[cfg(test)]
 mod tests;
@@ -32,7 +31,7 @@ use dialect::{HeadLink, is_change_set, read_head_link, read_modified};
 use element::{Element, Spelling, read_root};
 use entry_draft::{EntryDraft, admitted_link};
 pub use error::ReadError;
-use input::{DocumentInput, UNREADABLE};
+use input::DocumentInput;
 use references::References;
 pub use text_position::TextPosition;
 use uri_list::UriList;
@@ -162,10 +161,7 @@ impl<R: BufRead> DocumentReader<R> {
                     break (root, is_change_set(&tag));
                 }
                 XmlEvent::End => return Err(ReadError::CutShort(events.place())),
-                XmlEvent::Close { .. }
-                | XmlEvent::Text(_)
-                | XmlEvent::Unreadable
-                | XmlEvent::Nothing => {}
+                XmlEvent::Close { .. } | XmlEvent::Text(_) | XmlEvent::Nothing => {}
             }
         };
         if events.declares_encoding() {
@@ -411,7 +407,6 @@ impl<R: BufRead> DocumentReader<R> {
                     draft.add(element, &tag, &mut self.references, &mut self.oddities);
                 }
                 XmlEvent::Text(text) => draft.add_text(&text),
-                XmlEvent::Unreadable => draft.add_text(UNREADABLE.encode_utf8(&mut [0; 4])),
                 XmlEvent::Close { depth: 2 } => break,
                 XmlEvent::Close { depth: 3 } => draft.end_element(&mut self.oddities),
                 XmlEvent::Close { .. } | XmlEvent::Nothing => {}

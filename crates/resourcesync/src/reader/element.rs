@@ -1,7 +1,5 @@
 //! The elements of a document, recognized by their namespaces and not by their prefixes.
 
-use std::borrow::Cow;
-
 use super::ReadError;
 use super::error::clip;
 use super::xml::{Tag, is_html};
@@ -51,39 +49,6 @@ pub(super) struct Spelling {
     without_namespace: bool,
     odd_sitemap: bool,
     odd_rs: bool,
-    known: KnownNames,
-}
-
-/// The elements of the names that were seen, as long as the same namespaces are declared: nearly all names are seen again.
-#[derive(Default)]
-struct KnownNames {
-    scope: u64,
-    elements: Vec<(Box<str>, Element)>,
-}
-
-impl KnownNames {
-    /// How many there are at most.
-    const MAX: usize = 16;
-
-    fn find(&self, tag: &Tag<'_>) -> Option<Element> {
-        if self.scope != tag.scope {
-            return None;
-        }
-        let name = tag.name();
-        let mut elements = self.elements.iter();
-        let known = elements.find(|(known, _)| **known == *name);
-        known.map(|(_, element)| *element)
-    }
-
-    fn add(&mut self, tag: &Tag<'_>, element: Element) {
-        if self.scope != tag.scope {
-            self.elements.clear();
-            self.scope = tag.scope;
-        }
-        if self.elements.len() < Self::MAX {
-            self.elements.push((tag.name().into(), element));
-        }
-    }
 }
 
 impl Spelling {
@@ -92,19 +57,6 @@ impl Spelling {
     /// # Errors
     /// If it may be an `rs:md` or `rs:ln` whose prefix is not declared: it can't be ignored safely.
     pub(super) fn element(
-        &mut self,
-        tag: &Tag<'_>,
-        oddities: &mut Oddities,
-    ) -> Result<Element, ReadError> {
-        if let Some(known) = self.known.find(tag) {
-            return Ok(known);
-        }
-        let element = self.element_in_namespace(tag, oddities)?;
-        self.known.add(tag, element);
-        Ok(element)
-    }
-
-    fn element_in_namespace(
         &mut self,
         tag: &Tag<'_>,
         oddities: &mut Oddities,
@@ -190,7 +142,7 @@ fn xhtml_element(local_name: &str) -> Element {
 }
 
 /// The value of an attribute with the namespace of ResourceSync, as version 0.1 has them.
-pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<Cow<'a, str>> {
+pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<&'a str> {
     if !DRAFT {
         return None;
     }
@@ -222,7 +174,8 @@ fn is_misspelt_sitemap_namespace(written: &str) -> bool {
 
 /// A namespace without what is often misspelt.
 fn plain(namespace: &str) -> Option<&str> {
-    let text = namespace.strip_suffix('/').unwrap_or(namespace);
+    let text = namespace.trim();
+    let text = text.strip_suffix('/').unwrap_or(text);
     let text = text
         .strip_prefix("http://")
         .or_else(|| text.strip_prefix("https://"))?;

@@ -192,10 +192,7 @@ impl EntryDraft {
     ) {
         self.field = match element {
             Element::Expires if self.expires.begin() => Field::Expires,
-            Element::Fixity => {
-                let algorithm = tag.attributes().find(|(name, _)| *name == "type");
-                Field::Fixity(algorithm.map_or_else(String::new, |(_, value)| value.into_owned()))
-            }
+            Element::Fixity => Field::Fixity(tag.attribute("type").unwrap_or_default().to_owned()),
             Element::Size => Field::Size,
             Element::Mimetype => Field::Mimetype,
             Element::ContentEncoding => Field::ContentEncoding,
