@@ -57,7 +57,7 @@ pub fn node_of(uri: &Url) -> Option<(String, String)> {
 }
 
 /// Every byte but letters, digits and a few signs as `%` and two digits.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
         _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),

@@ -2,14 +2,13 @@
 //!
 //! Only what the draft defines is read of XHTML: sitemaps have `xhtml:link` for other purposes, too.
 
-use std::fmt::Write as _;
-
 use super::attributes::{parse_length, read_link};
 use super::element::rs_attribute;
 use super::references::References;
 use super::xml::{Tag, is_readable};
 use crate::digest::parse_digest;
 use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION, PushInterface};
+use crate::pubsub::encoded;
 use crate::uri::parse_uri;
 use crate::{ChangeKind, Digest, Link, Oddities, Oddity, SourceTime};
 
@@ -134,14 +133,7 @@ pub(super) fn read_entry_link(
 pub(super) fn read_category(tag: &Tag<'_>) -> Option<Link> {
     attribute(tag, "name")?;
     let category = attribute(tag, "content")?;
-    let mut uri = "data:,".to_owned();
-    for byte in category.trim().bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            write!(uri, "%{byte:02X}").ok()?;
-        }
-    }
+    let uri = format!("data:,{}", encoded(category.trim()));
     Some(Link::new("collection", parse_uri(&uri).ok()?))
 }
 
