@@ -9,52 +9,36 @@ use sha1::Sha1;
 use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha384, Sha512};
 
+use super::named::named;
 use super::{Oddities, Oddity};
 
-/// A digest algorithm of the `hash` attribute (section 7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// `md5`
-    Md5,
-    /// `sha-1`
-    Sha1,
-    /// `sha-256`
-    Sha256,
-    /// `sha-384`
-    Sha384,
-    /// `sha-512`
-    Sha512,
+named! {
+    fn as_str;
+    /// A digest algorithm of the `hash` attribute (section 7).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum Algorithm {
+        /// `md5`
+        Md5 = "md5",
+        /// `sha-1`
+        Sha1 = "sha-1",
+        /// `sha-256`
+        Sha256 = "sha-256",
+        /// `sha-384`
+        Sha384 = "sha-384",
+        /// `sha-512`
+        Sha512 = "sha-512",
+    }
 }
 
 impl Algorithm {
-    const ALL: [Self; 5] = [
-        Self::Md5,
-        Self::Sha1,
-        Self::Sha256,
-        Self::Sha384,
-        Self::Sha512,
-    ];
-
-    /// Its token in the `hash` attribute.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Md5 => "md5",
-            Self::Sha1 => "sha-1",
-            Self::Sha256 => "sha-256",
-            Self::Sha384 => "sha-384",
-            Self::Sha512 => "sha-512",
-        }
-    }
-
     /// The algorithm of a token, in any case, with or without dashes: `sha-256`, `SHA256`.
     #[must_use]
     pub fn parse(token: &str) -> Option<Self> {
         // Fast path: lists are long, and nearly all spell it correctly.
-        for known in Self::ALL {
-            if known.as_str() == token {
-                return Some(known);
-            }
+        let mut all = Self::ALL.iter().copied();
+        if let Some(known) = all.find(|known| known.as_str() == token) {
+            return Some(known);
         }
         let mut plain = token.trim().to_ascii_lowercase();
         plain.retain(|c| !matches!(c, '-' | '_'));
@@ -77,12 +61,6 @@ impl Algorithm {
             Self::Sha384 => 48,
             Self::Sha512 => 64,
         }
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

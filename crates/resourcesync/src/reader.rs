@@ -40,8 +40,8 @@ use xml::{Tag, XmlEvent, XmlEvents, not_xml};
 
 use super::diagnostics::Warning;
 use super::entries::LinkLimit;
-use super::uri::{BaseUri, ForeignScheme, parse_uri};
-use super::{Capability, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root};
+use super::uri::{BaseUri, is_web, parse_uri};
+use super::{Capability, Document, Entry, Head, Metadata, Oddities, Oddity, Root};
 
 /// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
@@ -452,16 +452,19 @@ impl<R: BufRead> DocumentReader<R> {
     /// Gives a resource that is neither at an http nor at an https URI the URI of its first duplicate that is; returns whether it can be
     /// fetched then.
     fn make_fetchable(&mut self, entry: &mut Entry) -> bool {
-        let Some(scheme) = ForeignScheme::of(&entry.loc) else {
+        let Some(scheme) = Oddity::of_scheme(&entry.loc) else {
             return true;
         };
         let is_resource = entry.md.capability.is_none() && holds_resources(&self.head);
         if !is_resource {
             return true;
         }
-        self.oddities.add(Oddity::Scheme(scheme));
-        let is_web = |link: &&Link| ForeignScheme::of(&link.href).is_none();
-        let Some(duplicate) = entry.links("duplicate").find(is_web).cloned() else {
+        self.oddities.add(scheme);
+        let Some(duplicate) = entry
+            .links("duplicate")
+            .find(|link| is_web(&link.href))
+            .cloned()
+        else {
             return false;
         };
         entry.md.content.complete_with(&duplicate.content);
@@ -487,7 +490,7 @@ impl<R: BufRead> DocumentReader<R> {
         } else {
             self.references.resolve(&line, &mut self.oddities)
         };
-        let uri = uri.filter(|uri| ForeignScheme::of(uri).is_none());
+        let uri = uri.filter(|uri| is_web(uri));
         let Some(uri) = uri else {
             self.oddities.add(Oddity::BadLoc);
             return Ok(None);
