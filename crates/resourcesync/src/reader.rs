@@ -68,7 +68,7 @@ pub struct DocumentReader<R: BufRead> {
     oddities: Oddities,
     places: FirstPlaces,
     conformance: Conformance,
-    /// The entry that is being read. Its texts are used again for the next one.
+    /// The entry that is being read.
     draft: EntryDraft,
     /// Whether a damaged end is tolerated.
     is_end_optional: bool,
@@ -201,7 +201,7 @@ impl<R: BufRead> DocumentReader<R> {
             oddities: Oddities::default(),
             places: FirstPlaces::default(),
             conformance: Conformance::default(),
-            draft: EntryDraft::new(),
+            draft: EntryDraft::default(),
             is_end_optional: false,
             state: ReaderState::Failed,
         }
@@ -396,7 +396,6 @@ impl<R: BufRead> DocumentReader<R> {
         let begin = events.position();
         let bad_changes = self.oddities.count(Oddity::BadChange);
         let draft = &mut self.draft;
-        draft.clear();
         loop {
             if events.position() - begin > MAX_ENTRY_BYTES {
                 return Err(ReadError::EventTooLarge(events.end()));
@@ -408,7 +407,9 @@ impl<R: BufRead> DocumentReader<R> {
                 }
                 XmlEvent::Text(text) => draft.add_text(&text),
                 XmlEvent::Close { depth: 2 } => break,
-                XmlEvent::Close { depth: 3 } => draft.end_element(&mut self.oddities),
+                XmlEvent::Close { depth: 3 } => {
+                    draft.end_element(&mut self.references, &mut self.oddities);
+                }
                 XmlEvent::Close { .. } | XmlEvent::Nothing => {}
                 XmlEvent::End => return Err(ReadError::CutShort(events.end())),
             }
@@ -416,11 +417,7 @@ impl<R: BufRead> DocumentReader<R> {
         let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
         self.is_dialect |= draft.is_dialect;
         let has_protocol = draft.has_protocol;
-        let long_uris = self.oddities.count(Oddity::LongUri);
-        let entry = draft.finish(&mut self.references, &mut self.oddities);
-        if entry.is_none() && self.oddities.count(Oddity::LongUri) > long_uris {
-            self.oddities.add(Oddity::BeyondLimit);
-        }
+        let entry = draft.finish();
         if self.references.are_expanded(events.position()) {
             return Err(ReadError::UriExpansion(events.end()));
         }
