@@ -110,10 +110,11 @@ impl fmt::Display for Capability {
 }
 
 /// The two root elements (section 6.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Root {
     /// `urlset`: the document itself.
+    #[default]
     Urlset,
     /// `sitemapindex`: an index of such documents.
     Sitemapindex,
@@ -226,7 +227,7 @@ pub struct PushInterface {
 }
 
 /// The head of a document: what precedes its entries (section 7).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Head {
     /// The root element.
@@ -251,15 +252,15 @@ impl Head {
                 capability: Some(capability),
                 ..Metadata::default()
             },
-            links: Vec::new(),
-            interfaces: Vec::new(),
-            is_change_set: false,
+            ..Self::default()
         }
     }
 
     /// The first link of a relation, in any case.
     pub fn link(&self, rel: &str) -> Option<&Url> {
-        first_link(&self.links, rel)
+        let mut links = self.links.iter();
+        let link = links.find(|link| link.rel.eq_ignore_ascii_case(rel));
+        link.map(|link| &link.href)
     }
 }
 
@@ -356,13 +357,6 @@ impl Entry {
         found.sort_by_key(|link| link.pri.unwrap_or(999_999));
         found.into_iter()
     }
-}
-
-fn first_link<'a>(links: &'a [Link], rel: &str) -> Option<&'a Url> {
-    links
-        .iter()
-        .find(|link| link.rel.eq_ignore_ascii_case(rel))
-        .map(|link| &link.href)
 }
 
 /// A complete document in memory; only for documents that are short by nature: Capability Lists, notifications.

@@ -125,6 +125,17 @@ pub fn is_web(uri: &Url) -> bool {
     matches!(uri.scheme(), "http" | "https")
 }
 
+/// A URI that names a namespace, a relation or a protocol, without what is often misspelt in it: http or https, `www.`, and a slash at
+/// its end. `None` if it is in another scheme.
+pub(super) fn well_known(name: &str) -> Option<&str> {
+    let name = name.trim();
+    let name = name.strip_suffix('/').unwrap_or(name);
+    let name = name
+        .strip_prefix("http://")
+        .or_else(|| name.strip_prefix("https://"))?;
+    Some(name.strip_prefix("www.").unwrap_or(name))
+}
+
 /// Whether a URI has a user name or a password.
 #[must_use]
 pub fn has_userinfo(url: &Url) -> bool {

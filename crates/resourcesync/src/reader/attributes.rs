@@ -117,21 +117,16 @@ pub(super) fn may_continue(tag: &Tag<'_>) -> bool {
 
 /// Merges another `rs:md` of the same head or entry; the first value of an attribute is used.
 pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
-    fn fill<T>(slot: &mut Option<T>, more: Option<T>) {
-        if slot.is_none() {
-            *slot = more;
-        }
-    }
-    fill(&mut md.at, more.at);
-    fill(&mut md.completed, more.completed);
-    fill(&mut md.modified, more.modified);
-    fill(&mut md.from, more.from);
-    fill(&mut md.until, more.until);
-    fill(&mut md.capability, more.capability);
-    fill(&mut md.change, more.change);
-    fill(&mut md.datetime, more.datetime);
-    fill(&mut md.encoding, more.encoding);
-    fill(&mut md.path, more.path);
+    md.at = md.at.or(more.at);
+    md.completed = md.completed.or(more.completed);
+    md.modified = md.modified.or(more.modified);
+    md.from = md.from.or(more.from);
+    md.until = md.until.or(more.until);
+    md.capability = md.capability.take().or(more.capability);
+    md.change = md.change.or(more.change);
+    md.datetime = md.datetime.or(more.datetime);
+    md.encoding = md.encoding.take().or(more.encoding);
+    md.path = md.path.take().or(more.path);
     md.content.complete_with(&more.content);
 }
 

@@ -9,7 +9,7 @@ use super::xml::{Tag, is_readable};
 use crate::digest::parse_digest;
 use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION, PushInterface};
 use crate::pubsub::encoded;
-use crate::uri::parse_uri;
+use crate::uri::{parse_uri, well_known};
 use crate::{ChangeKind, Digest, Link, Oddities, Oddity, SourceTime};
 
 /// What an `xhtml:link` in the head of a document states.
@@ -145,12 +145,7 @@ fn attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<&'a str> {
 
 /// The name of a relation that the draft defines.
 fn term(relation: &str) -> Option<&str> {
-    let plain = relation.trim_end_matches('/');
-    let plain = plain
-        .strip_prefix("http://")
-        .or_else(|| plain.strip_prefix("https://"))?;
-    let plain = plain.strip_prefix("www.").unwrap_or(plain);
-    plain.strip_prefix("openarchives.org/rs/")
+    well_known(relation)?.strip_prefix("openarchives.org/rs/")
 }
 
 /// A relation of a head that means something, in the form that the draft has it.

@@ -4,6 +4,7 @@ use super::ReadError;
 use super::error::clip;
 use super::xml::{Tag, is_html};
 use crate::document::{RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE};
+use crate::uri::well_known;
 use crate::{Oddities, Oddity, Root};
 
 /// Whether elements and attributes of the draft of version 0.1 are recognized; without it, nothing of the draft is found.
@@ -156,12 +157,12 @@ pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<&'a str
 
 /// Whether it is that namespace, but for https, `www.`, or a slash at its end.
 fn is_misspelling_of(written: &str, namespace: &str) -> bool {
-    plain(written).is_some() && plain(written) == plain(namespace)
+    well_known(written).is_some() && well_known(written) == well_known(namespace)
 }
 
 /// Whether it is another spelling of the namespace of the Sitemap protocol, of any version: it began as Google's, with 0.84.
 fn is_misspelt_sitemap_namespace(written: &str) -> bool {
-    let version = plain(written).and_then(|plain| {
+    let version = well_known(written).and_then(|plain| {
         let path = ["sitemaps.org/", "google.com/"]
             .iter()
             .find_map(|host| plain.strip_prefix(host))?;
@@ -170,16 +171,6 @@ fn is_misspelt_sitemap_namespace(written: &str) -> bool {
     version.is_some_and(|version| {
         version.starts_with("0.") && version[2..].bytes().all(|byte| byte.is_ascii_digit())
     })
-}
-
-/// A namespace without what is often misspelt.
-fn plain(namespace: &str) -> Option<&str> {
-    let text = namespace.trim();
-    let text = text.strip_suffix('/').unwrap_or(text);
-    let text = text
-        .strip_prefix("http://")
-        .or_else(|| text.strip_prefix("https://"))?;
-    Some(text.strip_prefix("www.").unwrap_or(text))
 }
 
 /// The root element of a tag.

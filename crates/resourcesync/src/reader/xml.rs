@@ -164,8 +164,8 @@ impl<R: BufRead> XmlEvents<R> {
     }
 
     /// Where the last event begins.
-    pub(super) fn place(&self) -> TextPosition {
-        self.reader.get_ref().event().place()
+    pub(super) fn event(&self) -> EventPlace<'_> {
+        self.reader.get_ref().event()
     }
 
     /// Where the next event begins.
