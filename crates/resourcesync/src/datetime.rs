@@ -146,7 +146,7 @@ fn parse(text: &str) -> Option<(SourceTime, Form)> {
         _ => Cow::Borrowed(text),
     };
     if let Ok(time) = DateTime::parse_from_rfc3339(&whole) {
-        let is_odd = whole.contains(['t', 'z', ' ']);
+        let is_odd = whole.bytes().any(|byte| matches!(byte, b't' | b'z' | b' '));
         let form = if is_odd { Form::Odd } else { Form::W3c };
         return Some((time.to_utc().into(), form));
     }

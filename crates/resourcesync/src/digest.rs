@@ -98,14 +98,16 @@ impl Digest {
     fn decode(algorithm: Algorithm, text: &str) -> Option<(Self, bool)> {
         let mut digest = Self::zero(algorithm);
         let bytes = &mut digest.bytes[..algorithm.digest_length()];
+        let is_hex = text.len() == 2 * bytes.len()
+            && HEXLOWER_PERMISSIVE
+                .decode_mut(text.as_bytes(), bytes)
+                .is_ok();
+        if is_hex {
+            return Some((digest, false));
+        }
+        // Hexadecimal of another length is no base64, either.
         if text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            // The length decides: hexadecimal of another length is no base64, either.
-            let is_digest = text.len() == 2 * bytes.len();
-            let is_decoded = is_digest
-                && HEXLOWER_PERMISSIVE
-                    .decode_mut(text.as_bytes(), bytes)
-                    .is_ok();
-            return is_decoded.then_some((digest, false));
+            return None;
         }
         let text = text.trim_end_matches('=');
         let decoded = LENIENT_BASE64.decode(text.as_bytes()).ok()?;

@@ -98,10 +98,7 @@ impl Verifier {
         self.hashing.update(bytes);
         self.length += bytes.len() as u64;
         match self.expected_length {
-            Some(expected) if self.length > expected => Err(Mismatch::Length {
-                expected,
-                actual: self.length,
-            }),
+            Some(expected) if self.length > expected => self.check_length(self.length),
             _ => Ok(()),
         }
     }
