@@ -537,11 +537,11 @@ fn block(code: &str) -> &str {
     &code[..end.map_or(code.len(), |(end, _)| end)]
 }
 
-/// The codes that a file of the program has: those that a function `…code` returns, those of log lines and of errors that are
-/// made in place, those in brackets behind messages, and those of constants.
+/// The codes that a file of the program has: those that a function `…code` returns or an enumeration names, those of log lines and of
+/// errors that are made in place, those in brackets behind messages, and those of constants.
 fn codes_of(code: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for function in ["fn code(", "fn sqlite_code("] {
+    for function in ["fn code(", "fn code;", "fn sqlite_code("] {
         for (at, _) in code.match_indices(function) {
             found.extend(literals(block(&code[at..])));
         }

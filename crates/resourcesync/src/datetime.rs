@@ -1,9 +1,10 @@
 //! Times of the Source: W3C Datetime, as in sections 5 to 7 and appendix A of the specification.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::{Oddities, Oddity};
 
@@ -28,31 +29,25 @@ impl SourceTime {
     /// offset); a short form stands for the begin of its period. Decimals beyond the microsecond are cut off.
     ///
     /// Other unambiguous forms are read as well and counted as [`Oddity::DatetimeForm`]: a space or a small `t` instead of
-    /// the `T`, no time zone (which is then UTC), `+0900`, a comma, no dashes or colons. What databases and programs write for no
+    /// the `T`, no time zone (which is then UTC), `UTC`, `+0900`. What databases and programs write for no
     /// date (`0000-00-00`, `-0001-11-30`, `0001-01-01`) is counted as [`Oddity::ZeroDate`], anything else as
     /// [`Oddity::BadDatetime`].
     #[must_use]
     pub fn parse_w3c(text: &str, oddities: &mut Oddities) -> Option<Self> {
-        if let Some(time) = parse_plain(text) {
-            return Some(time);
-        }
         let text = text.trim();
-        let Some((time, form)) = Scanner::new(text).datetime() else {
-            oddities.add(if text.starts_with("0000") {
-                Oddity::ZeroDate
-            } else {
-                Oddity::BadDatetime
-            });
-            return None;
-        };
-        if time.0 < BEHIND_ZERO_DATES {
-            oddities.add(Oddity::ZeroDate);
-            return None;
+        match parse(text) {
+            Some((time, _)) if time.0 < BEHIND_ZERO_DATES => oddities.add(Oddity::ZeroDate),
+            Some((time, Form::W3c)) => return Some(time),
+            Some((time, Form::Odd)) => {
+                oddities.add(Oddity::DatetimeForm);
+                return Some(time);
+            }
+            None if text.starts_with("0000") || text.starts_with("-0001") => {
+                oddities.add(Oddity::ZeroDate);
+            }
+            None => oddities.add(Oddity::BadDatetime),
         }
-        if form == Form::Odd {
-            oddities.add(Oddity::DatetimeForm);
-        }
-        Some(time)
+        None
     }
 
     /// From microseconds since 1970.
@@ -112,7 +107,7 @@ impl FromStr for SourceTime {
 
     /// Accepts all forms that [`SourceTime::parse_w3c`] accepts.
     fn from_str(text: &str) -> Result<Self, DatetimeError> {
-        match Scanner::new(text.trim()).datetime() {
+        match parse(text.trim()) {
             Some((time, _)) => Ok(time),
             None => Err(DatetimeError(text.to_owned())),
         }
@@ -132,254 +127,33 @@ const MICROS_PER_DAY: i64 = 24 * 3600 * MICROS_PER_SECOND;
 /// The begin of the year 2: what is earlier is not a date, but stands for none.
 const BEHIND_ZERO_DATES: i64 = -62_104_060_800 * MICROS_PER_SECOND;
 
-/// A datetime in the form that nearly all have, `2013-01-03T10:00:00Z`; `None` for everything else, which may be valid in
-/// another form.
-fn parse_plain(text: &str) -> Option<SourceTime> {
-    let text: &[u8; 20] = text.as_bytes().try_into().ok()?;
-    let is_separated = text[4] == b'-'
-        && text[7] == b'-'
-        && text[10] == b'T'
-        && text[13] == b':'
-        && text[16] == b':'
-        && text[19] == b'Z';
-    if !is_separated {
+/// The time of a text without surrounding white space, and the form of the text.
+fn parse(text: &str) -> Option<(SourceTime, Form)> {
+    let is_year = |year: &[u8]| year.iter().all(u8::is_ascii_digit);
+    let begins_with_year =
+        text.starts_with(['+', '-']) || text.as_bytes().get(..4).is_some_and(is_year);
+    if !begins_with_year || text.ends_with(':') {
         return None;
     }
-    let number = |at: usize| {
-        let (tens, ones) = (text[at].wrapping_sub(b'0'), text[at + 1].wrapping_sub(b'0'));
-        (tens <= 9 && ones <= 9).then(|| u32::from(tens) * 10 + u32::from(ones))
+    // chrono needs a time with seconds. What is short stands for the begin of its period.
+    let whole = match (text.len(), text.split_at_checked(16)) {
+        (4, _) => Cow::Owned(format!("{text}-01-01T00:00:00Z")),
+        (7, _) => Cow::Owned(format!("{text}-01T00:00:00Z")),
+        (10, _) => Cow::Owned(format!("{text}T00:00:00Z")),
+        (_, Some((minutes, zone))) if zone.is_empty() || zone.starts_with(['Z', '+', '-']) => {
+            Cow::Owned(format!("{minutes}:00{zone}"))
+        }
+        _ => Cow::Borrowed(text),
     };
-    let year = i32::try_from(number(0)? * 100 + number(2)?).ok()?;
-    let (month, day) = (number(5)?, number(8)?);
-    let (hour, minute, second) = (number(11)?, number(14)?, number(17)?);
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
+    if let Ok(time) = DateTime::parse_from_rfc3339(&whole) {
+        let is_odd = whole.bytes().any(|byte| matches!(byte, b't' | b'z' | b' '));
+        let form = if is_odd { Form::Odd } else { Form::W3c };
+        return Some((time.to_utc().into(), form));
     }
-    let seconds = i64::from(hour * 3600 + minute * 60 + second);
-    let days = NaiveDate::from_ymd_opt(year, month, day)?.to_epoch_days();
-    let time = SourceTime(i64::from(days) * MICROS_PER_DAY + seconds * MICROS_PER_SECOND);
-    (time.0 >= BEHIND_ZERO_DATES).then_some(time)
-}
-
-/// Parses a datetime from left to right. chrono's parsers reject the short forms of W3C Datetime.
-struct Scanner<'a> {
-    rest: &'a [u8],
-    form: Form,
-}
-
-impl<'a> Scanner<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            rest: text.as_bytes(),
-            form: Form::W3c,
-        }
-    }
-
-    fn datetime(mut self) -> Option<(SourceTime, Form)> {
-        let date = self.date()?;
-        let mut micros = 0;
-        if self.time_follows() {
-            micros = self.time()?;
-            micros -= self.zone()? * 60 * MICROS_PER_SECOND;
-        } else if !self.rest.is_empty() {
-            // A date without a time has no zone in W3C Datetime, but may have one in XML Schema.
-            micros -= self.zone()? * 60 * MICROS_PER_SECOND;
-            self.form = Form::Odd;
-        }
-        if !self.rest.is_empty() {
-            return None;
-        }
-        let midnight = date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_micros();
-        Some((
-            SourceTime::from_micros(midnight.checked_add(micros)?),
-            self.form,
-        ))
-    }
-
-    fn date(&mut self) -> Option<NaiveDate> {
-        let year = self.year()?;
-        let dashed = self.rest.first() == Some(&b'-');
-        if !dashed && !self.rest.first().is_some_and(u8::is_ascii_digit) {
-            return NaiveDate::from_ymd_opt(year, 1, 1);
-        }
-        if !self.accept(b'-') {
-            self.form = Form::Odd;
-        }
-        let month = self.two_digits()?;
-        let day = if dashed {
-            if self.accept(b'-') {
-                self.two_digits()?
-            } else {
-                1
-            }
-        } else {
-            self.two_digits()?
-        };
-        NaiveDate::from_ymd_opt(year, month, day)
-    }
-
-    /// Four digits. Four to six digits after a sign: such years are outside W3C Datetime.
-    fn year(&mut self) -> Option<i32> {
-        let negative = self.rest.first() == Some(&b'-');
-        if negative || self.rest.first() == Some(&b'+') {
-            self.rest = &self.rest[1..];
-            self.form = Form::Odd;
-            let digits = self.count_digits();
-            if !(4..=6).contains(&digits) {
-                return None;
-            }
-            let year = i32::try_from(self.number(digits)?).ok()?;
-            return Some(if negative { -year } else { year });
-        }
-        i32::try_from(self.number(4)?).ok()
-    }
-
-    fn time_follows(&mut self) -> bool {
-        let length = match self.rest {
-            [b'T', ..] => 1,
-            [b't', ..] => {
-                self.form = Form::Odd;
-                1
-            }
-            [b' ', ..] => {
-                self.form = Form::Odd;
-                let word = self.rest.iter().position(|byte| *byte != b' ');
-                let word = word.unwrap_or(self.rest.len());
-                // ` UTC` after a date is a zone, not a time.
-                if !self.rest.get(word).is_some_and(u8::is_ascii_digit) {
-                    return false;
-                }
-                word
-            }
-            _ => return false,
-        };
-        self.rest = &self.rest[length..];
-        true
-    }
-
-    /// The time of day, in microseconds since midnight.
-    fn time(&mut self) -> Option<i64> {
-        let hour = self.two_digits()?;
-        let mut minute = 0;
-        let mut second = 0;
-        let mut fraction = 0;
-        if self.colon_or_digits() {
-            minute = self.two_digits()?;
-            if self.colon_or_digits() {
-                second = self.two_digits()?;
-                fraction = self.fraction()?;
-            }
-        } else {
-            self.form = Form::Odd;
-        }
-        // A leap second and the midnight at the end of a day stand for the moment after.
-        let ends_day = hour == 24 && minute == 0 && second == 0 && fraction == 0;
-        if (hour > 23 && !ends_day) || minute > 59 || second > 60 {
-            return None;
-        }
-        if ends_day || second == 60 {
-            self.form = Form::Odd;
-        }
-        let seconds = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
-        Some(seconds * MICROS_PER_SECOND + fraction)
-    }
-
-    /// Whether two more digits of the time follow.
-    fn colon_or_digits(&mut self) -> bool {
-        if self.accept(b':') {
-            return true;
-        }
-        let bare = self.rest.first().is_some_and(u8::is_ascii_digit);
-        if bare {
-            self.form = Form::Odd;
-        }
-        bare
-    }
-
-    /// The decimals of a second, in microseconds.
-    fn fraction(&mut self) -> Option<i64> {
-        match self.rest.first() {
-            Some(b'.') => {}
-            Some(b',') => self.form = Form::Odd,
-            _ => return Some(0),
-        }
-        self.rest = &self.rest[1..];
-        let digits = self.count_digits();
-        let (decimals, rest) = self.rest.split_at(digits);
-        self.rest = rest;
-        if decimals.is_empty() {
-            return None;
-        }
-        let padded = decimals.iter().copied().chain(std::iter::repeat(b'0'));
-        Some(
-            padded
-                .take(6)
-                .fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')),
-        )
-    }
-
-    /// The offset from UTC in minutes east; none means UTC.
-    fn zone(&mut self) -> Option<i64> {
-        while self.accept(b' ') {
-            self.form = Form::Odd;
-        }
-        let sign = match self.rest {
-            [] => {
-                self.form = Form::Odd;
-                return Some(0);
-            }
-            b"Z" => {
-                self.rest = &[];
-                return Some(0);
-            }
-            zone if [b"z".as_slice(), b"UTC", b"GMT", b"UT"].contains(&zone) => {
-                self.form = Form::Odd;
-                self.rest = &[];
-                return Some(0);
-            }
-            [b'+', ..] => 1,
-            [b'-', ..] => -1,
-            _ => return None,
-        };
-        self.rest = &self.rest[1..];
-        let hours = self.two_digits()?;
-        let colon = self.accept(b':');
-        if !colon {
-            self.form = Form::Odd;
-        }
-        let minutes = if self.rest.is_empty() && !colon {
-            0
-        } else {
-            self.two_digits()?
-        };
-        (hours <= 23 && minutes <= 59).then(|| sign * (i64::from(hours) * 60 + i64::from(minutes)))
-    }
-
-    fn accept(&mut self, byte: u8) -> bool {
-        let found = self.rest.first() == Some(&byte);
-        if found {
-            self.rest = &self.rest[1..];
-        }
-        found
-    }
-
-    fn count_digits(&self) -> usize {
-        let other = self.rest.iter().position(|byte| !byte.is_ascii_digit());
-        other.unwrap_or(self.rest.len())
-    }
-
-    fn two_digits(&mut self) -> Option<u32> {
-        self.number(2)
-    }
-
-    fn number(&mut self, digits: usize) -> Option<u32> {
-        let (number, rest) = self.rest.split_at_checked(digits)?;
-        self.rest = rest;
-        number.iter().try_fold(0, |sum, byte| {
-            byte.is_ascii_digit()
-                .then(|| sum * 10 + u32::from(byte - b'0'))
-        })
-    }
+    // Its relaxed form needs a zone with minutes.
+    let mut zones = ["", "Z", ":00"].into_iter();
+    let time = zones.find_map(|end| format!("{whole}{end}").parse::<DateTime<Utc>>().ok())?;
+    Some((time.into(), Form::Odd))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::fmt;
 use chrono::TimeDelta;
 use url::Url;
 
+use super::named::named;
 use super::{ContentInfo, Oddities, Oddity, SourceTime};
 
 /// The namespace of the Sitemap protocol.
@@ -109,46 +110,35 @@ impl fmt::Display for Capability {
 }
 
 /// The two root elements (section 6.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Root {
     /// `urlset`: the document itself.
+    #[default]
     Urlset,
     /// `sitemapindex`: an index of such documents.
     Sitemapindex,
 }
 
-/// The kind of a change (section 7, the `change` attribute).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ChangeKind {
-    /// The resource is new.
-    Created,
-    /// The content of the resource changed.
-    Updated,
-    /// The resource no longer exists.
-    Deleted,
-}
-
-impl fmt::Display for ChangeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    fn as_str;
+    /// The kind of a change (section 7, the `change` attribute).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum ChangeKind {
+        /// The resource is new.
+        Created = "created",
+        /// The content of the resource changed.
+        Updated = "updated",
+        /// The resource no longer exists.
+        Deleted = "deleted",
     }
 }
 
 impl ChangeKind {
-    /// The value of the `change` attribute.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Deleted => "deleted",
-        }
-    }
-
     /// The kind that a `change` attribute states, in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let mut all = [Self::Created, Self::Updated, Self::Deleted].into_iter();
+        let mut all = Self::ALL.iter().copied();
         all.find(|kind| kind.as_str().eq_ignore_ascii_case(text.trim()))
     }
 }
@@ -237,7 +227,7 @@ pub struct PushInterface {
 }
 
 /// The head of a document: what precedes its entries (section 7).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Head {
     /// The root element.
@@ -262,15 +252,15 @@ impl Head {
                 capability: Some(capability),
                 ..Metadata::default()
             },
-            links: Vec::new(),
-            interfaces: Vec::new(),
-            is_change_set: false,
+            ..Self::default()
         }
     }
 
     /// The first link of a relation, in any case.
     pub fn link(&self, rel: &str) -> Option<&Url> {
-        first_link(&self.links, rel)
+        let mut links = self.links.iter();
+        let link = links.find(|link| link.rel.eq_ignore_ascii_case(rel));
+        link.map(|link| &link.href)
     }
 }
 
@@ -294,59 +284,33 @@ pub struct Entry {
     pub frequency: Option<ChangeFrequency>,
 }
 
-/// How often a resource changes, as its Source expects (`changefreq` of the Sitemap protocol).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeFrequency {
-    /// At each access.
-    Always,
-    /// Once an hour.
-    Hourly,
-    /// Once a day.
-    Daily,
-    /// Once a week.
-    Weekly,
-    /// Once a month.
-    Monthly,
-    /// Once a year.
-    Yearly,
-    /// An archived resource.
-    Never,
-}
-
-impl fmt::Display for ChangeFrequency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    fn as_str;
+    /// How often a resource changes, as its Source expects (`changefreq` of the Sitemap protocol).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ChangeFrequency {
+        /// At each access.
+        Always = "always",
+        /// Once an hour.
+        Hourly = "hourly",
+        /// Once a day.
+        Daily = "daily",
+        /// Once a week.
+        Weekly = "weekly",
+        /// Once a month.
+        Monthly = "monthly",
+        /// Once a year.
+        Yearly = "yearly",
+        /// An archived resource.
+        Never = "never",
     }
 }
 
 impl ChangeFrequency {
-    const ALL: [Self; 7] = [
-        Self::Always,
-        Self::Hourly,
-        Self::Daily,
-        Self::Weekly,
-        Self::Monthly,
-        Self::Yearly,
-        Self::Never,
-    ];
-
-    /// The value of `changefreq`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "always",
-            Self::Hourly => "hourly",
-            Self::Daily => "daily",
-            Self::Weekly => "weekly",
-            Self::Monthly => "monthly",
-            Self::Yearly => "yearly",
-            Self::Never => "never",
-        }
-    }
-
     /// Parses the value of `changefreq`; `None`: none of those that are defined.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
+        let mut all = Self::ALL.iter().copied();
         all.find(|frequency| frequency.as_str().eq_ignore_ascii_case(text.trim()))
     }
 
@@ -393,13 +357,6 @@ impl Entry {
         found.sort_by_key(|link| link.pri.unwrap_or(999_999));
         found.into_iter()
     }
-}
-
-fn first_link<'a>(links: &'a [Link], rel: &str) -> Option<&'a Url> {
-    links
-        .iter()
-        .find(|link| link.rel.eq_ignore_ascii_case(rel))
-        .map(|link| &link.href)
 }
 
 /// A complete document in memory; only for documents that are short by nature: Capability Lists, notifications.

@@ -7,7 +7,7 @@
 
 use url::{Url, form_urlencoded};
 
-use super::uri::ForeignScheme;
+use super::uri::is_web;
 use super::{Capability, Entry, Head, Root, SourceTime};
 pub use crate::document::PushInterface;
 pub use crate::pubsub::{MAX_JID_PART, node_of};
@@ -92,7 +92,7 @@ impl Head {
     /// The interfaces of pushing that are requested over HTTP: a callback is registered there (section 5.2.2).
     pub fn web_interfaces(&self) -> impl Iterator<Item = &PushInterface> {
         let interfaces = self.interfaces.iter();
-        interfaces.filter(|interface| ForeignScheme::of(&interface.href).is_none())
+        interfaces.filter(|interface| is_web(&interface.href))
     }
 
     /// The dumps, each of them a package.

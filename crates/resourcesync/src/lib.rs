@@ -75,6 +75,7 @@ mod entry_order;
 mod interval;
 mod link_limit;
 pub mod media_type;
+mod named;
 mod oddity;
 mod pubsub;
 #[cfg(feature = "read")]

@@ -65,6 +65,12 @@ impl LinkLimit {
     }
 }
 
+impl Default for LinkLimit {
+    fn default() -> Self {
+        Self::ENTRY
+    }
+}
+
 /// The approximate size of a link in the database, in bytes.
 fn bytes_of(link: &Link) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);

@@ -4,50 +4,41 @@
 /// How gzip begins (RFC 1952, section 2.3.1).
 pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Whether a media type is that of a ZIP file, in any of the spellings in use.
-fn is_zip(media_type: &str) -> bool {
-    let essence = media_type_essence(media_type);
-    let is_named = matches!(
-        essence.as_str(),
-        "application/zip"
-            | "application/x-zip"
-            | "application/x-zip-compressed"
-            | "multipart/x-zip"
-    );
-    is_named || essence.ends_with("+zip")
-}
-
 /// Whether a media type is that of a package and of nothing else: an archive in a format that is read.
 #[must_use]
 pub(super) fn is_package_type(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
+    let is_zip = essence == "multipart/x-zip" || essence.ends_with("+zip");
+    let is_package = matches!(
+        application_subtype(&essence),
+        "zip"
+            | "zip-compressed"
+            | "warc"
+            | "warc+gzip"
+            | "tar"
+            | "gtar"
+            | "ustar"
+            | "tar+gzip"
+            | "tar+zstd"
+            | "tgz"
+            | "gtar-compressed"
+            | "compressed-tar"
+            | "zstd-compressed-tar"
+    );
+    is_zip || is_package
+}
+
+/// What follows `application/` in the essence of a media type, without `x-`; empty for others.
+fn application_subtype(essence: &str) -> &str {
     let subtype = essence.strip_prefix("application/").unwrap_or_default();
-    let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
-    is_zip(media_type)
-        || matches!(
-            subtype,
-            "warc"
-                | "warc+gzip"
-                | "tar"
-                | "gtar"
-                | "ustar"
-                | "tar+gzip"
-                | "tar+zstd"
-                | "tgz"
-                | "gtar-compressed"
-                | "compressed-tar"
-                | "zstd-compressed-tar"
-        )
+    subtype.strip_prefix("x-").unwrap_or(subtype)
 }
 
 /// Whether packages of a media type are read: also what is compressed may be an archive.
 #[must_use]
 pub fn may_be_package(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
-    let is_coded = matches!(
-        essence.as_str(),
-        "application/gzip" | "application/x-gzip" | "application/zstd" | "application/x-zstd"
-    );
+    let is_coded = matches!(application_subtype(&essence), "gzip" | "zstd");
     let suffixes = ["+gzip", "+zstd"];
     let has_suffix = suffixes.iter().any(|suffix| essence.ends_with(suffix));
     is_package_type(media_type) || is_coded || has_suffix
@@ -118,8 +109,7 @@ fn archive_name(path: &str) -> Option<(&'static str, bool)> {
 #[must_use]
 pub(super) fn is_archive(media_type: &str) -> bool {
     let essence = media_type_essence(media_type);
-    let subtype = essence.strip_prefix("application/").unwrap_or_default();
-    let subtype = subtype.strip_prefix("x-").unwrap_or(subtype);
+    let subtype = application_subtype(&essence);
     is_package_type(media_type)
         || matches!(
             subtype,
@@ -226,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn zip_media_types_are_recognized() {
+    fn zip_media_types_are_those_of_packages() {
         for (text, expected) in [
             ("application/zip", true),
             ("Application/ZIP; charset=binary", true),
@@ -236,7 +226,7 @@ mod tests {
             ("application/gzip", false),
             ("", false),
         ] {
-            assert_eq!(is_zip(text), expected, "{text:?}");
+            assert_eq!(is_package_type(text), expected, "{text:?}");
         }
     }
 }

@@ -3,176 +3,148 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::uri::ForeignScheme;
+#[cfg(feature = "read")]
+use url::Url;
 
-/// A deviation from the specification that is tolerated and reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Oddity {
-    /// The namespace of `rs` is not spelt as the specification spells it.
-    Namespace,
-    /// The capability is misspelt, or in another case.
-    CapabilitySpelling,
-    /// The document states no capability.
-    NoCapability,
-    /// A datetime that is not a W3C Datetime but unambiguous: without a time zone, or with a space instead of the `T`.
-    DatetimeForm,
-    /// An invalid datetime; it was ignored.
-    BadDatetime,
-    /// A datetime that stands for none, as `0000-00-00` of a database; it was ignored.
-    ZeroDate,
-    /// A digest that is invalid, of an unknown algorithm, or contradicts another; it was ignored.
-    UnknownDigest,
-    /// A `hash` without a digest.
-    EmptyHash,
-    /// A digest in base64 instead of hexadecimal.
-    DigestEncoding,
-    /// An invalid number; it was ignored.
-    BadNumber,
-    /// A `length` without a number.
-    EmptyLength,
-    /// Several `rs:md` in one entry or head.
-    SeveralMetadata,
-    /// An entry without a valid `loc`; it was ignored.
-    BadLoc,
-    /// An entry that was ignored: it can't be read, or it is no resource of this document. With a link that continues the document
-    /// and can't be read, one of unknown content.
-    BadEntry,
-    /// A bare `&`, an unknown entity, bytes that are no text, or a no-break space between attributes. What it is in was ignored.
-    BadMarkup,
-    /// The document ends with the start tag of its root element in place of the end tag.
-    RootReopened,
-    /// The end of a sitemap that states nothing of ResourceSync is damaged: its end tag is missing, its last entry is cut, or something
-    /// follows the end tag. What was read before that is used.
-    DamagedEnd,
-    /// Another encoding than UTF-8 is declared.
-    Encoding,
-    /// A sitemap as plain text.
-    UriList,
-    /// A resource whose `loc` is neither http nor https. It is fetched from a duplicate, or else ignored.
-    Scheme(ForeignScheme),
-    /// A resource whose `loc` is to be used by a protocol of its own; it was ignored.
-    OtherProtocol,
-    /// The dialect of the draft of version 0.1.
-    Draft01,
-    /// A link without a relation or a valid `href`; it was ignored.
-    BadLink,
-    /// More links of an entry, or of the head, than are read; the further ones were ignored.
-    TooManyLinks,
-    /// A `loc` or `href` that is longer than accepted, as it is resolved; what it is in was ignored.
-    LongUri,
-    /// A channel with more than 10 hubs; the further ones were ignored.
-    TooManyHubs,
-    /// A Capability List or a Source Description that lists more than is read; the rest was ignored.
-    TooManyOffers,
-    /// An entry, or the link to the next page, that a limit has cut.
-    BeyondLimit,
-    /// A `loc` or `href` that is relative.
-    RelativeUri,
-    /// A `loc` or `href` with a user name or a password; they were removed.
-    UserInfo,
-    /// An entry whose `change` is missing or unknown although it is required.
-    BadChange,
-    /// Metadata or links of the head follow the first entry.
-    LateHead,
-    /// An entry whose element does not fit the root element: a `sitemap` in a `urlset`, or a `url` in a `sitemapindex`. The first
-    /// entry decides which of the two the document is.
-    MixedEntries,
-    /// A Resource List, a Resource Dump or a manifest of one without `at`.
-    NoAt,
-    /// A Change List, a Change Dump, a manifest of one or a change notification without `from`.
-    NoFrom,
-    /// A change notification without `until`.
-    NoUntil,
-    /// `at` and `completed` instead of `from` and `until`, or the reverse.
-    WrongInterval,
-    /// An `until` before its `from`: it is no end.
-    UntilBeforeFrom,
-    /// A `completed` before its `at`: it is no end.
-    CompletedBeforeAt,
-    /// A change without a time: neither `lastmod` nor `datetime`.
-    NoChangeTime,
-    /// Changes, or lists of them, in descending order of time.
-    NewestFirst,
-    /// Changes, or lists of them, that are not ordered by time.
-    Unordered,
-    /// An index served as a `urlset`.
-    IndexAsUrlset,
-    /// An index that names itself, or an index above it; that entry was skipped.
-    IndexRing,
-    /// More than 50,000 entries.
-    TooManyEntries,
-    /// A Capability List that offers a capability more than once.
-    CapabilityTwice,
-    /// No link `up`.
-    NoUp,
-    /// A link `up` that leads to an entry, to the document itself, or past the Capability List.
-    WrongUp,
-    /// A datetime ahead of our clock, as local time marked as UTC is east of Greenwich. West of it, such a time can't be
-    /// distinguished from a correct one.
-    FutureTime,
-    /// The Source Description is at a misspelt well-known URI.
-    WellKnownSpelling,
-    /// A web page or robots.txt links to the Source Description instead of a Capability List or a Resource List.
-    LinkToDescription,
+use super::named::named;
+#[cfg(feature = "read")]
+use super::uri::is_web;
+
+named! {
+    fn code;
+    /// A deviation from the specification that is tolerated and reported.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum Oddity {
+        /// The namespace of `rs` is not spelt as the specification spells it.
+        Namespace = "namespace-spelling",
+        /// The capability is misspelt, or in another case.
+        CapabilitySpelling = "capability-spelling",
+        /// The document states no capability.
+        NoCapability = "no-capability",
+        /// A datetime that is not a W3C Datetime but unambiguous: without a time zone, or with a space instead of the `T`.
+        DatetimeForm = "datetime-form",
+        /// An invalid datetime; it was ignored.
+        BadDatetime = "bad-datetime",
+        /// A datetime that stands for none, as `0000-00-00` of a database; it was ignored.
+        ZeroDate = "zero-date",
+        /// A digest that is invalid, of an unknown algorithm, or contradicts another; it was ignored.
+        UnknownDigest = "unknown-digest",
+        /// A `hash` without a digest.
+        EmptyHash = "empty-hash",
+        /// A digest in base64 instead of hexadecimal.
+        DigestEncoding = "digest-encoding",
+        /// An invalid number; it was ignored.
+        BadNumber = "bad-number",
+        /// A `length` without a number.
+        EmptyLength = "empty-length",
+        /// Several `rs:md` in one entry or head.
+        SeveralMetadata = "several-metadata",
+        /// An entry without a valid `loc`; it was ignored.
+        BadLoc = "bad-loc",
+        /// An entry that was ignored: it can't be read, or it is no resource of this document. With a link that continues the document
+        /// and can't be read, one of unknown content.
+        BadEntry = "bad-entry",
+        /// A bare `&`, an unknown entity, bytes that are no text, or a no-break space between attributes. What it is in was ignored.
+        BadMarkup = "bad-markup",
+        /// The document ends with the start tag of its root element in place of the end tag.
+        RootReopened = "root-reopened",
+        /// The end of a sitemap that states nothing of ResourceSync is damaged: its end tag is missing, its last entry is cut, or something
+        /// follows the end tag. What was read before that is used.
+        DamagedEnd = "damaged-end",
+        /// Another encoding than UTF-8 is declared.
+        Encoding = "encoding",
+        /// A sitemap as plain text.
+        UriList = "uri-list",
+        /// A resource whose `loc` is a `file`. It is fetched from a duplicate at http or https, or else ignored.
+        SchemeFile = "scheme-file",
+        /// The same with `ftp`, `ftps` or `sftp`.
+        SchemeFtp = "scheme-ftp",
+        /// The same with `mailto`.
+        SchemeMailto = "scheme-mailto",
+        /// The same with `urn`, `doi`, `info` or `hdl`: names that lead to no server.
+        SchemeUrn = "scheme-urn",
+        /// The same with any other scheme than http and https.
+        SchemeOther = "scheme-other",
+        /// A resource whose `loc` is to be used by a protocol of its own; it was ignored.
+        OtherProtocol = "other-protocol",
+        /// The dialect of the draft of version 0.1.
+        Draft01 = "draft-0.1",
+        /// A link without a relation or a valid `href`; it was ignored.
+        BadLink = "bad-link",
+        /// More links of an entry, or of the head, than are read; the further ones were ignored.
+        TooManyLinks = "links-cut",
+        /// A `loc` or `href` that is longer than accepted, as it is resolved; what it is in was ignored.
+        LongUri = "long-uri",
+        /// A channel with more than 10 hubs; the further ones were ignored.
+        TooManyHubs = "too-many-hubs",
+        /// A Capability List or a Source Description that lists more than is read; the rest was ignored.
+        TooManyOffers = "too-many-offers",
+        /// An entry, or the link to the next page, that a limit has cut.
+        BeyondLimit = "beyond-limit",
+        /// A `loc` or `href` that is relative.
+        RelativeUri = "relative-uri",
+        /// A `loc` or `href` with a user name or a password; they were removed.
+        UserInfo = "userinfo",
+        /// An entry whose `change` is missing or unknown although it is required.
+        BadChange = "bad-change",
+        /// Metadata or links of the head follow the first entry.
+        LateHead = "late-head",
+        /// An entry whose element does not fit the root element: a `sitemap` in a `urlset`, or a `url` in a `sitemapindex`. The first
+        /// entry decides which of the two the document is.
+        MixedEntries = "mixed-entries",
+        /// A Resource List, a Resource Dump or a manifest of one without `at`.
+        NoAt = "no-at",
+        /// A Change List, a Change Dump, a manifest of one or a change notification without `from`.
+        NoFrom = "no-from",
+        /// A change notification without `until`.
+        NoUntil = "no-until",
+        /// `at` and `completed` instead of `from` and `until`, or the reverse.
+        WrongInterval = "wrong-interval",
+        /// An `until` before its `from`: it is no end.
+        UntilBeforeFrom = "until-before-from",
+        /// A `completed` before its `at`: it is no end.
+        CompletedBeforeAt = "completed-before-at",
+        /// A change without a time: neither `lastmod` nor `datetime`.
+        NoChangeTime = "no-change-time",
+        /// Changes, or lists of them, in descending order of time.
+        NewestFirst = "newest-first",
+        /// Changes, or lists of them, that are not ordered by time.
+        Unordered = "unordered",
+        /// An index served as a `urlset`.
+        IndexAsUrlset = "index-as-urlset",
+        /// An index that names itself, or an index above it; that entry was skipped.
+        IndexRing = "index-ring",
+        /// More than 50,000 entries.
+        TooManyEntries = "too-many-entries",
+        /// A Capability List that offers a capability more than once.
+        CapabilityTwice = "capability-twice",
+        /// No link `up`.
+        NoUp = "no-up",
+        /// A link `up` that leads to an entry, to the document itself, or past the Capability List.
+        WrongUp = "wrong-up",
+        /// A datetime ahead of our clock, as local time marked as UTC is east of Greenwich. West of it, such a time can't be
+        /// distinguished from a correct one.
+        FutureTime = "future-time",
+        /// The Source Description is at a misspelt well-known URI.
+        WellKnownSpelling = "well-known-spelling",
+        /// A web page or robots.txt links to the Source Description instead of a Capability List or a Resource List.
+        LinkToDescription = "link-to-description",
+    }
 }
 
 impl Oddity {
-    /// The stable name.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Namespace => "namespace-spelling",
-            Self::CapabilitySpelling => "capability-spelling",
-            Self::NoCapability => "no-capability",
-            Self::DatetimeForm => "datetime-form",
-            Self::BadDatetime => "bad-datetime",
-            Self::ZeroDate => "zero-date",
-            Self::UnknownDigest => "unknown-digest",
-            Self::EmptyHash => "empty-hash",
-            Self::DigestEncoding => "digest-encoding",
-            Self::BadNumber => "bad-number",
-            Self::EmptyLength => "empty-length",
-            Self::SeveralMetadata => "several-metadata",
-            Self::BadLoc => "bad-loc",
-            Self::BadEntry => "bad-entry",
-            Self::BadMarkup => "bad-markup",
-            Self::RootReopened => "root-reopened",
-            Self::DamagedEnd => "damaged-end",
-            Self::Encoding => "encoding",
-            Self::UriList => "uri-list",
-            Self::Scheme(scheme) => scheme.code(),
-            Self::OtherProtocol => "other-protocol",
-            Self::Draft01 => "draft-0.1",
-            Self::BadLink => "bad-link",
-            Self::TooManyLinks => "links-cut",
-            Self::LongUri => "long-uri",
-            Self::TooManyHubs => "too-many-hubs",
-            Self::TooManyOffers => "too-many-offers",
-            Self::BeyondLimit => "beyond-limit",
-            Self::RelativeUri => "relative-uri",
-            Self::UserInfo => "userinfo",
-            Self::BadChange => "bad-change",
-            Self::LateHead => "late-head",
-            Self::MixedEntries => "mixed-entries",
-            Self::NoAt => "no-at",
-            Self::NoFrom => "no-from",
-            Self::NoUntil => "no-until",
-            Self::WrongInterval => "wrong-interval",
-            Self::UntilBeforeFrom => "until-before-from",
-            Self::CompletedBeforeAt => "completed-before-at",
-            Self::NoChangeTime => "no-change-time",
-            Self::NewestFirst => "newest-first",
-            Self::Unordered => "unordered",
-            Self::IndexAsUrlset => "index-as-urlset",
-            Self::IndexRing => "index-ring",
-            Self::TooManyEntries => "too-many-entries",
-            Self::CapabilityTwice => "capability-twice",
-            Self::NoUp => "no-up",
-            Self::WrongUp => "wrong-up",
-            Self::FutureTime => "future-time",
-            Self::WellKnownSpelling => "well-known-spelling",
-            Self::LinkToDescription => "link-to-description",
-        }
+    /// That a resource can't be fetched from where it is; `None` at an http or https URI.
+    #[cfg(feature = "read")]
+    pub(super) fn of_scheme(uri: &Url) -> Option<Self> {
+        Some(match uri.scheme() {
+            _ if is_web(uri) => return None,
+            "file" => Self::SchemeFile,
+            "ftp" | "ftps" | "sftp" => Self::SchemeFtp,
+            "mailto" => Self::SchemeMailto,
+            "urn" | "doi" | "info" | "hdl" => Self::SchemeUrn,
+            _ => Self::SchemeOther,
+        })
     }
 }
 

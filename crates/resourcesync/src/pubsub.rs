@@ -5,6 +5,7 @@
 use url::Url;
 
 use super::draft::PushInterface;
+use super::uri::well_known;
 
 /// The URI of the protocol in a Sitemap of version 0.1.
 const PROTOCOL: &str = "http://xmpp.org/extensions/xep-0060.html";
@@ -17,12 +18,7 @@ impl PushInterface {
     /// The URI of the channel if it is a node of an XMPP PubSub service.
     #[must_use]
     pub fn as_node(&self) -> Option<Url> {
-        let protocol = self.protocol.trim();
-        let protocol = protocol
-            .strip_prefix("https:")
-            .map(|rest| format!("http:{rest}"));
-        let protocol = protocol.as_deref().unwrap_or(self.protocol.trim());
-        if protocol != PROTOCOL {
+        if well_known(&self.protocol) != well_known(PROTOCOL) {
             return None;
         }
         let mut uri = self.href.clone();
@@ -57,7 +53,7 @@ pub fn node_of(uri: &Url) -> Option<(String, String)> {
 }
 
 /// Every byte but letters, digits and a few signs as `%` and two digits.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
         _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),

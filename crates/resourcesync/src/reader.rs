@@ -14,7 +14,6 @@ mod element;
 mod entry_draft;
 mod error;
 mod input;
-mod plain_token;
 mod references;
 #[cfg(test)]
 mod tests;
@@ -22,6 +21,7 @@ mod text_position;
 mod uri_list;
 mod xml;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::BufRead;
 
@@ -32,7 +32,7 @@ use dialect::{HeadLink, is_change_set, read_head_link, read_modified};
 use element::{Element, Spelling, read_root};
 use entry_draft::{EntryDraft, admitted_link};
 pub use error::ReadError;
-use input::{DocumentInput, UNREADABLE};
+use input::{DocumentInput, EventPlace};
 use references::References;
 pub use text_position::TextPosition;
 use uri_list::UriList;
@@ -41,8 +41,8 @@ use xml::{Tag, XmlEvent, XmlEvents, not_xml};
 
 use super::diagnostics::Warning;
 use super::entries::LinkLimit;
-use super::uri::{BaseUri, ForeignScheme, parse_uri};
-use super::{Capability, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root};
+use super::uri::{BaseUri, is_web, parse_uri};
+use super::{Capability, Document, Entry, Head, Metadata, Oddities, Oddity, Root};
 
 /// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
@@ -58,18 +58,14 @@ pub struct DocumentReader<R: BufRead> {
     content: ReaderContent<R>,
     references: References,
     head: Head,
-    head_links: LinkLimit,
-    /// Whether the head has had an `rs:md`.
-    head_md: bool,
-    /// The length of the tags of the head, in bytes.
-    head_bytes: u64,
+    head_parts: HeadParts,
     spelling: Spelling,
     /// Whether it has anything of the dialect of version 0.1.
     is_dialect: bool,
     oddities: Oddities,
     places: FirstPlaces,
     conformance: Conformance,
-    /// The entry that is being read. Its texts are used again for the next one.
+    /// The entry that is being read.
     draft: EntryDraft,
     /// Whether a damaged end is tolerated.
     is_end_optional: bool,
@@ -77,24 +73,18 @@ pub struct DocumentReader<R: BufRead> {
 }
 
 /// The place where each kind of oddity was found first.
-#[derive(Default)]
-struct FirstPlaces(Vec<(Oddity, TextPosition)>);
+type FirstPlaces = BTreeMap<Oddity, TextPosition>;
 
-impl FirstPlaces {
-    fn misses(&self, oddities: &Oddities) -> bool {
-        oddities.kinds() > self.0.len()
-    }
-
-    /// Notes a place for those that have none.
-    fn note(&mut self, oddities: &Oddities, place: impl FnOnce() -> TextPosition) {
-        if !self.misses(oddities) {
-            return;
-        }
+/// Notes a place for the kinds that have none.
+fn note_places(
+    places: &mut FirstPlaces,
+    oddities: &Oddities,
+    place: impl FnOnce() -> TextPosition,
+) {
+    if oddities.kinds() > places.len() {
         let place = place();
         for (oddity, _) in oddities.iter() {
-            if !self.0.iter().any(|(known, _)| *known == oddity) {
-                self.0.push((oddity, place));
-            }
+            places.entry(oddity).or_insert(place);
         }
     }
 }
@@ -103,6 +93,16 @@ impl FirstPlaces {
 enum ReaderContent<R: BufRead> {
     Xml(Box<XmlEvents<R>>),
     UriList(Box<UriList<R>>),
+}
+
+impl<R: BufRead> ReaderContent<R> {
+    /// Where the event begins that was read last.
+    fn event(&self) -> EventPlace<'_> {
+        match self {
+            Self::Xml(events) => events.event(),
+            Self::UriList(lines) => lines.event(),
+        }
+    }
 }
 
 /// The state of a reader between two calls.
@@ -121,24 +121,21 @@ enum ReaderState {
 impl<R: BufRead> DocumentReader<R> {
     /// Reads up to the first entry. Relative URIs are resolved against `base`, the URI of the document.
     pub fn open<'a>(input: R, base: impl Into<BaseUri<'a>>) -> Result<Self, ReadError> {
-        let base = base.into();
-        let (input, beginning) = DocumentInput::new(input)?;
-        match Beginning::of(&beginning) {
-            Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
-            Beginning::Json => Err(ReadError::Json),
-            Beginning::UriList | Beginning::Unknown => Self::of_xml(input, base),
-        }
+        Self::open_input(input, base.into(), false)
     }
 
     /// As [`open`](Self::open), but a sitemap may also be plain text with a URI on each line.
     pub fn open_sitemap<'a>(input: R, base: impl Into<BaseUri<'a>>) -> Result<Self, ReadError> {
-        let base = base.into();
+        Self::open_input(input, base.into(), true)
+    }
+
+    fn open_input(input: R, base: BaseUri<'_>, may_be_text: bool) -> Result<Self, ReadError> {
         let (input, beginning) = DocumentInput::new(input)?;
         match Beginning::of(&beginning) {
             Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
             Beginning::Json => Err(ReadError::Json),
-            Beginning::UriList => Ok(Self::of_uris(input, base)),
-            Beginning::Unknown => Self::of_xml(input, base),
+            Beginning::UriList if may_be_text => Ok(Self::of_uris(input, base)),
+            Beginning::UriList | Beginning::Unknown => Self::of_xml(input, base),
         }
     }
 
@@ -161,18 +158,15 @@ impl<R: BufRead> DocumentReader<R> {
                     let root = read_root(&tag, &mut spelling, &mut oddities)?;
                     break (root, is_change_set(&tag));
                 }
-                XmlEvent::End => return Err(ReadError::CutShort(events.place())),
-                XmlEvent::Close { .. }
-                | XmlEvent::Text(_)
-                | XmlEvent::Unreadable
-                | XmlEvent::Nothing => {}
+                XmlEvent::End => return Err(ReadError::CutShort(events.event().place())),
+                XmlEvent::Close { .. } | XmlEvent::Text(_) | XmlEvent::Nothing => {}
             }
         };
         if events.declares_encoding() {
             oddities.add(Oddity::Encoding);
         }
         let mut reader = Self::of(ReaderContent::Xml(events), root, base);
-        reader.places.note(&oddities, || TextPosition::BEGIN);
+        note_places(&mut reader.places, &oddities, || TextPosition::BEGIN);
         reader.oddities = oddities;
         reader.spelling = spelling;
         reader.is_dialect = is_change_set;
@@ -190,22 +184,21 @@ impl<R: BufRead> DocumentReader<R> {
         Self {
             content,
             references: References::of(base),
-            head_links: LinkLimit::HEAD,
             head: Head {
                 root,
-                md: Metadata::default(),
-                links: Vec::new(),
-                interfaces: Vec::new(),
-                is_change_set: false,
+                ..Head::default()
             },
-            head_md: false,
-            head_bytes: 0,
+            head_parts: HeadParts {
+                links: LinkLimit::HEAD,
+                has_md: false,
+                bytes: 0,
+            },
             spelling: Spelling::default(),
             is_dialect: false,
             oddities: Oddities::default(),
             places: FirstPlaces::default(),
             conformance: Conformance::default(),
-            draft: EntryDraft::new(),
+            draft: EntryDraft::default(),
             is_end_optional: false,
             state: ReaderState::Failed,
         }
@@ -233,7 +226,9 @@ impl<R: BufRead> DocumentReader<R> {
                     self.state = ReaderState::Ended;
                     return Ok(None);
                 }
-                ReaderState::Failed => return Err(ReadError::CutShort(self.place())),
+                ReaderState::Failed => {
+                    return Err(ReadError::CutShort(self.content.event().place()));
+                }
                 ReaderState::InEntry { is_other } => {
                     let entry = self.read_entry(is_other);
                     self.note_places();
@@ -266,7 +261,7 @@ impl<R: BufRead> DocumentReader<R> {
 
     /// The deviations found so far, each kind once, with the place of the first.
     pub fn warnings(&self) -> impl Iterator<Item = Warning> {
-        self.places.0.iter().map(|&(oddity, position)| Warning {
+        self.places.iter().map(|(&oddity, &position)| Warning {
             oddity,
             count: self.oddities.count(oddity),
             position,
@@ -279,18 +274,8 @@ impl<R: BufRead> DocumentReader<R> {
     }
 
     fn note_places(&mut self) {
-        if self.places.misses(&self.oddities) {
-            let place = self.place();
-            self.places.note(&self.oddities, || place);
-        }
-    }
-
-    /// Where the event begins that was read last.
-    fn place(&self) -> TextPosition {
-        match &self.content {
-            ReaderContent::Xml(events) => events.place(),
-            ReaderContent::UriList(lines) => lines.place(),
-        }
+        let place = self.content.event();
+        note_places(&mut self.places, &self.oddities, || place.place());
     }
 
     /// Reads up to the next entry or to the end, including parts of the head.
@@ -310,7 +295,7 @@ impl<R: BufRead> DocumentReader<R> {
                 if is_other {
                     self.oddities.add(Oddity::MixedEntries);
                 }
-                self.places.note(&self.oddities, || tag.at());
+                note_places(&mut self.places, &self.oddities, || tag.at());
                 if is_other && !late && distinguishes_entries(&self.head) {
                     self.head.root = root;
                     return Ok(ReaderState::InEntry { is_other: false });
@@ -320,32 +305,14 @@ impl<R: BufRead> DocumentReader<R> {
             if !element.is_of_head() {
                 continue;
             }
-            self.head_bytes += tag.length();
-            if self.head_bytes > MAX_ENTRY_BYTES {
-                return Err(ReadError::EventTooLarge(tag.at()));
-            }
-            let mut part = HeadPart {
-                head: &mut self.head,
-                links: &mut self.head_links,
-                references: &mut self.references,
-                oddities: &mut self.oddities,
-            };
-            let is_used = match element {
-                Element::Ln => part.read_link(&tag),
-                Element::XhtmlLink | Element::XhtmlMeta => {
-                    let is_used = part.read_xhtml(element, &tag);
-                    self.is_dialect |= is_used;
-                    is_used
-                }
-                _ => {
-                    let is_first = !std::mem::replace(&mut self.head_md, true);
-                    part.read_metadata(&tag, is_first)?
-                }
-            };
+            let (references, oddities) = (&mut self.references, &mut self.oddities);
+            let parts = &mut self.head_parts;
+            let is_used = parts.add(&mut self.head, element, &tag, references, oddities)?;
+            self.is_dialect |= is_used && !matches!(element, Element::Md | Element::Ln);
             if late && is_used {
                 self.oddities.add(Oddity::LateHead);
             }
-            self.places.note(&self.oddities, || tag.at());
+            note_places(&mut self.places, &self.oddities, || tag.at());
         }
         let damaged = events.damaged();
         if events.ends_reopened() {
@@ -360,7 +327,7 @@ impl<R: BufRead> DocumentReader<R> {
             error,
             ReadError::CutShort(_) | ReadError::TrailingContent(_)
         );
-        let is_plain = !self.head_md
+        let is_plain = !self.head_parts.has_md
             && !self.is_dialect
             && self.head.links.is_empty()
             && self.conformance.has_plain_entries();
@@ -386,8 +353,7 @@ impl<R: BufRead> DocumentReader<R> {
         let base = self.references.base();
         self.conformance
             .finish(&self.head, base, self.is_dialect, &mut self.oddities);
-        let place = self.place();
-        self.places.note(&self.oddities, || place);
+        self.note_places();
         ReaderState::Ended
     }
 
@@ -400,7 +366,6 @@ impl<R: BufRead> DocumentReader<R> {
         let begin = events.position();
         let bad_changes = self.oddities.count(Oddity::BadChange);
         let draft = &mut self.draft;
-        draft.clear();
         loop {
             if events.position() - begin > MAX_ENTRY_BYTES {
                 return Err(ReadError::EventTooLarge(events.end()));
@@ -411,9 +376,10 @@ impl<R: BufRead> DocumentReader<R> {
                     draft.add(element, &tag, &mut self.references, &mut self.oddities);
                 }
                 XmlEvent::Text(text) => draft.add_text(&text),
-                XmlEvent::Unreadable => draft.add_text(UNREADABLE.encode_utf8(&mut [0; 4])),
                 XmlEvent::Close { depth: 2 } => break,
-                XmlEvent::Close { depth: 3 } => draft.end_element(&mut self.oddities),
+                XmlEvent::Close { depth: 3 } => {
+                    draft.end_element(&mut self.references, &mut self.oddities);
+                }
                 XmlEvent::Close { .. } | XmlEvent::Nothing => {}
                 XmlEvent::End => return Err(ReadError::CutShort(events.end())),
             }
@@ -421,11 +387,7 @@ impl<R: BufRead> DocumentReader<R> {
         let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
         self.is_dialect |= draft.is_dialect;
         let has_protocol = draft.has_protocol;
-        let long_uris = self.oddities.count(Oddity::LongUri);
-        let entry = draft.finish(&mut self.references, &mut self.oddities);
-        if entry.is_none() && self.oddities.count(Oddity::LongUri) > long_uris {
-            self.oddities.add(Oddity::BeyondLimit);
-        }
+        let entry = draft.finish();
         if self.references.are_expanded(events.position()) {
             return Err(ReadError::UriExpansion(events.end()));
         }
@@ -457,16 +419,19 @@ impl<R: BufRead> DocumentReader<R> {
     /// Gives a resource that is neither at an http nor at an https URI the URI of its first duplicate that is; returns whether it can be
     /// fetched then.
     fn make_fetchable(&mut self, entry: &mut Entry) -> bool {
-        let Some(scheme) = ForeignScheme::of(&entry.loc) else {
+        let Some(scheme) = Oddity::of_scheme(&entry.loc) else {
             return true;
         };
         let is_resource = entry.md.capability.is_none() && holds_resources(&self.head);
         if !is_resource {
             return true;
         }
-        self.oddities.add(Oddity::Scheme(scheme));
-        let is_web = |link: &&Link| ForeignScheme::of(&link.href).is_none();
-        let Some(duplicate) = entry.links("duplicate").find(is_web).cloned() else {
+        self.oddities.add(scheme);
+        let Some(duplicate) = entry
+            .links("duplicate")
+            .find(|link| is_web(&link.href))
+            .cloned()
+        else {
             return false;
         };
         entry.md.content.complete_with(&duplicate.content);
@@ -492,7 +457,7 @@ impl<R: BufRead> DocumentReader<R> {
         } else {
             self.references.resolve(&line, &mut self.oddities)
         };
-        let uri = uri.filter(|uri| ForeignScheme::of(uri).is_none());
+        let uri = uri.filter(is_web);
         let Some(uri) = uri else {
             self.oddities.add(Oddity::BadLoc);
             return Ok(None);
@@ -584,74 +549,72 @@ fn holds_resources(head: &Head) -> bool {
     is_list && head.root == Root::Urlset
 }
 
-/// The head of a document, as its parts are read.
-struct HeadPart<'a> {
-    head: &'a mut Head,
-    links: &'a mut LinkLimit,
-    references: &'a mut References,
-    oddities: &'a mut Oddities,
+/// What was read of the head of a document.
+struct HeadParts {
+    links: LinkLimit,
+    has_md: bool,
+    /// The length of its tags, in bytes.
+    bytes: u64,
 }
 
-impl HeadPart<'_> {
-    /// Reads an `rs:ln`. Each part states something, used or not: the result is always `true`.
-    fn read_link(&mut self, tag: &Tag<'_>) -> bool {
-        let cut_before = self.oddities.cut_uris();
-        let references = &mut *self.references;
-        let link = admitted_link(self.links, self.oddities, |oddities| {
-            read_link(tag, references, oddities)
-        });
-        if link.is_none() && may_continue(tag) {
-            self.oddities.add(Oddity::BadEntry);
-            if self.oddities.cut_uris() > cut_before {
-                self.oddities.add(Oddity::BeyondLimit);
-            }
+impl HeadParts {
+    /// Adds an element of the head; returns whether it states anything.
+    fn add(
+        &mut self,
+        head: &mut Head,
+        element: Element,
+        tag: &Tag<'_>,
+        references: &mut References,
+        oddities: &mut Oddities,
+    ) -> Result<bool, ReadError> {
+        self.bytes += tag.length();
+        if self.bytes > MAX_ENTRY_BYTES {
+            return Err(ReadError::EventTooLarge(tag.at()));
         }
-        self.head.links.extend(link);
-        true
-    }
-
-    /// Reads an `rs:md`.
-    fn read_metadata(&mut self, tag: &Tag<'_>, is_first: bool) -> Result<bool, ReadError> {
-        if !is_first {
-            self.oddities.add(Oddity::SeveralMetadata);
-        }
-        let Some(more) = read_metadata(tag, OF_HEAD, self.oddities) else {
-            // What the document is would be a guess.
-            return Err(not_xml(
-                tag.at(),
-                &"an attribute of its rs:md can't be read",
-            ));
-        };
-        merge_metadata(&mut self.head.md, more);
-        Ok(true)
-    }
-
-    /// Reads an element of XHTML; returns whether it states anything of the dialect of version 0.1.
-    fn read_xhtml(&mut self, element: Element, tag: &Tag<'_>) -> bool {
-        if element == Element::XhtmlMeta {
-            let Some(modified) = read_modified(tag, self.oddities) else {
-                return false;
-            };
-            let known = self.head.md.modified;
-            self.head.md.modified = known.or(Some(modified));
-            return true;
-        }
-        let references = &mut *self.references;
-        match read_head_link(tag, references, self.oddities) {
-            None => false,
-            Some(HeadLink::Interface(interface)) => {
-                if self.head.interfaces.len() < MAX_INTERFACES {
-                    self.head.interfaces.push(interface);
-                } else {
-                    self.oddities.add(Oddity::TooManyLinks);
+        match element {
+            Element::Ln => {
+                let cut_before = oddities.cut_uris();
+                let link = admitted_link(&mut self.links, oddities, |oddities| {
+                    read_link(tag, references, oddities)
+                });
+                if link.is_none() && may_continue(tag) {
+                    oddities.add(Oddity::BadEntry);
+                    if oddities.cut_uris() > cut_before {
+                        oddities.add(Oddity::BeyondLimit);
+                    }
                 }
-                true
+                head.links.extend(link);
             }
-            Some(HeadLink::Link(link)) => {
-                let link = admitted_link(self.links, self.oddities, |_| link);
-                self.head.links.extend(link);
-                true
+            Element::XhtmlMeta => {
+                let modified = read_modified(tag, oddities);
+                head.md.modified = head.md.modified.or(modified);
+                return Ok(modified.is_some());
+            }
+            Element::XhtmlLink => match read_head_link(tag, references, oddities) {
+                None => return Ok(false),
+                Some(HeadLink::Interface(interface)) if head.interfaces.len() < MAX_INTERFACES => {
+                    head.interfaces.push(interface);
+                }
+                Some(HeadLink::Interface(_)) => oddities.add(Oddity::TooManyLinks),
+                Some(HeadLink::Link(link)) => {
+                    let link = admitted_link(&mut self.links, oddities, |_| link);
+                    head.links.extend(link);
+                }
+            },
+            _ => {
+                if std::mem::replace(&mut self.has_md, true) {
+                    oddities.add(Oddity::SeveralMetadata);
+                }
+                let Some(more) = read_metadata(tag, OF_HEAD, oddities) else {
+                    // What the document is would be a guess.
+                    return Err(not_xml(
+                        tag.at(),
+                        &"an attribute of its rs:md can't be read",
+                    ));
+                };
+                merge_metadata(&mut head.md, more);
             }
         }
+        Ok(true)
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// What a document is and what it spans.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DocumentSummary {
     /// The head.
@@ -95,22 +95,7 @@ impl DocumentSummary {
         let mut summary = Self {
             is_index: head.root == Root::Sitemapindex,
             head,
-            holds_packages: false,
-            packages_of_changes: 0,
-            unstated_parts: None,
-            first_entries: Vec::new(),
-            entries: 0,
-            until: None,
-            newest: None,
-            oldest: None,
-            oldest_content: None,
-            newest_first: false,
-            lists: 0,
-            lists_from: None,
-            lists_until: None,
-            changes: ChangeCounts::default(),
-            bytes: 0,
-            oddities: Oddities::default(),
+            ..Self::default()
         };
         let mut order = EntryOrder::default();
         let (mut future_times, mut bad_changes) = (0, 0);

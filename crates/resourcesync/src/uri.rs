@@ -119,46 +119,21 @@ pub fn resolve_reference<'a>(
     Ok(resolved)
 }
 
-/// A scheme of URIs that resources can't be fetched from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ForeignScheme {
-    /// `file`
-    File,
-    /// `ftp`, `ftps` or `sftp`
-    Ftp,
-    /// `mailto`
-    Mailto,
-    /// `urn`, `doi`, `info` or `hdl`: names that lead to no server.
-    Urn,
-    /// Any other.
-    Other,
+/// Whether it is an http or https URI: resources can be fetched from no other.
+#[must_use]
+pub fn is_web(uri: &Url) -> bool {
+    matches!(uri.scheme(), "http" | "https")
 }
 
-impl ForeignScheme {
-    /// The scheme of a URI; `None` if it is http or https.
-    #[must_use]
-    pub fn of(url: &Url) -> Option<Self> {
-        Some(match url.scheme() {
-            "http" | "https" => return None,
-            "file" => Self::File,
-            "ftp" | "ftps" | "sftp" => Self::Ftp,
-            "mailto" => Self::Mailto,
-            "urn" | "doi" | "info" | "hdl" => Self::Urn,
-            _ => Self::Other,
-        })
-    }
-
-    /// The stable name of the oddity.
-    pub(super) fn code(self) -> &'static str {
-        match self {
-            Self::File => "scheme-file",
-            Self::Ftp => "scheme-ftp",
-            Self::Mailto => "scheme-mailto",
-            Self::Urn => "scheme-urn",
-            Self::Other => "scheme-other",
-        }
-    }
+/// A URI that names a namespace, a relation or a protocol, without what is often misspelt in it: http or https, `www.`, and a slash at
+/// its end. `None` if it is in another scheme.
+pub(super) fn well_known(name: &str) -> Option<&str> {
+    let name = name.trim();
+    let name = name.strip_suffix('/').unwrap_or(name);
+    let name = name
+        .strip_prefix("http://")
+        .or_else(|| name.strip_prefix("https://"))?;
+    Some(name.strip_prefix("www.").unwrap_or(name))
 }
 
 /// Whether a URI has a user name or a password.

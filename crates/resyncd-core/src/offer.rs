@@ -1,6 +1,6 @@
 //! What a Capability List or a Source Description offers (sections 8 and 9), or a Sitemap that stands for one.
 
-use resourcesync::uri::ForeignScheme;
+use resourcesync::uri::is_web;
 use resourcesync::{Capability, Head, Root};
 use url::Url;
 
@@ -125,8 +125,10 @@ impl Offer {
             .or_else(|| head.previous_change_set());
         let change_sets = change_set.map(|uri| offer(Capability::ChangeList, uri));
         let dumps = head.dumps().map(|uri| offer(Capability::ResourceDump, uri));
-        let is_web = |offer: &Self| ForeignScheme::of(&offer.uri).is_none();
-        let others = change_sets.into_iter().chain(dumps).filter(is_web);
+        let others = change_sets
+            .into_iter()
+            .chain(dumps)
+            .filter(|offer| is_web(&offer.uri));
         let nodes = head
             .nodes()
             .map(|uri| offer(Capability::ChangeNotification, &uri));

@@ -39,6 +39,7 @@ fn all_forms_of_w3c_datetime_are_parsed() {
         ("2013-01-03T10:00:01-00:00", "2013-01-03T10:00:01Z"),
         ("  2012-02-29T00:00:00Z\n", "2012-02-29T00:00:00Z"),
         ("1969-12-31T23:59:59.9Z", "1969-12-31T23:59:59.900Z"),
+        ("2012-06-30T23:59:60Z", "2012-07-01T00:00:00Z"),
     ] {
         check(text, Some(expected), None);
     }
@@ -55,14 +56,7 @@ fn unambiguous_other_forms_are_parsed_and_counted() {
         ("2013-01-03t10:00:00z", "2013-01-03T10:00:00Z"),
         ("2013-01-03T10:00:00+0900", "2013-01-03T01:00:00Z"),
         ("2013-01-03T10:00:00+09", "2013-01-03T01:00:00Z"),
-        ("2013-01-03T10:00:00,25Z", "2013-01-03T10:00:00.250Z"),
-        ("2013-01-03T10Z", "2013-01-03T10:00:00Z"),
-        ("2013-01-03Z", "2013-01-03T00:00:00Z"),
-        ("2013-01-03+01:00", "2013-01-02T23:00:00Z"),
-        ("20130103", "2013-01-03T00:00:00Z"),
-        ("20130103T100203Z", "2013-01-03T10:02:03Z"),
-        ("2013-01-03T24:00:00Z", "2013-01-04T00:00:00Z"),
-        ("2012-06-30T23:59:60Z", "2012-07-01T00:00:00Z"),
+        ("2013-01-03T10:00", "2013-01-03T10:00:00Z"),
     ] {
         check(text, Some(expected), Some(Oddity::DatetimeForm));
     }
@@ -79,6 +73,7 @@ fn what_stands_for_no_date_is_ignored_and_counted() {
         "-0001-11-30T00:00:00Z",
         "0001-01-01T00:00:00Z",
         " 0001-01-01",
+        "-0001-11-30",
         "0001-12-31T23:59:59Z",
     ] {
         let mut oddities = Oddities::default();
@@ -116,6 +111,10 @@ fn invalid_datetimes_are_ignored_and_counted() {
         "1357207200",
         "２０１３",
         "-12-01-01",
+        "13-01-03T10:00:00Z",
+        "20130103",
+        "2013-01-03T24:00:00Z",
+        "2013-01-03T10:00:00,25Z",
     ] {
         check(text, None, Some(Oddity::BadDatetime));
     }
@@ -137,17 +136,6 @@ proptest! {
         let mut oddities = Oddities::default();
         prop_assert_eq!(SourceTime::parse_w3c(&time.to_string(), &mut oddities), Some(time));
         prop_assert!(oddities.is_empty());
-    }
-
-    #[test]
-    fn plain_times_are_parsed_as_any_others(
-        text in "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]Z|[0-9:TZ/-]{20}|000[0-2]-0[12]-0[12]T00:00:00Z",
-    ) {
-        if let Some(plain) = parse_plain(&text) {
-            let general = Scanner::new(&text).datetime();
-            let is_plain = matches!(general, Some((time, Form::W3c)) if time == plain);
-            prop_assert!(is_plain && plain.0 >= BEHIND_ZERO_DATES, "{}", text);
-        }
     }
 
     #[test]

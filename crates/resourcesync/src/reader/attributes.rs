@@ -35,30 +35,30 @@ pub(super) fn read_metadata(
 ) -> Option<Metadata> {
     let mut md = Metadata::default();
     for (name, value) in tag.attributes() {
-        if !is_readable(&value) {
+        if !is_readable(value) {
             if needed.contains(&name) {
                 return None;
             }
             continue;
         }
         match name {
-            "at" => md.at = SourceTime::parse_w3c(&value, oddities),
-            "completed" => md.completed = SourceTime::parse_w3c(&value, oddities),
-            "from" => md.from = SourceTime::parse_w3c(&value, oddities),
-            "until" => md.until = SourceTime::parse_w3c(&value, oddities),
-            "capability" => md.capability = Capability::parse(&value, oddities),
+            "at" => md.at = SourceTime::parse_w3c(value, oddities),
+            "completed" => md.completed = SourceTime::parse_w3c(value, oddities),
+            "from" => md.from = SourceTime::parse_w3c(value, oddities),
+            "until" => md.until = SourceTime::parse_w3c(value, oddities),
+            "capability" => md.capability = Capability::parse(value, oddities),
             "change" => {
-                md.change = ChangeKind::parse(&value);
+                md.change = ChangeKind::parse(value);
                 if md.change.is_none() {
                     oddities.add(Oddity::BadChange);
                 }
             }
-            "datetime" => md.datetime = SourceTime::parse_w3c(&value, oddities),
-            "length" => md.content.length = parse_length(&value, oddities),
-            "type" => md.content.media_type = parse_text(&value),
-            "encoding" => md.encoding = parse_text(&value),
-            "path" => md.path = parse_path(&value),
-            "hash" => md.content.hashes = parse_hash_attribute(&value, oddities),
+            "datetime" => md.datetime = SourceTime::parse_w3c(value, oddities),
+            "length" => md.content.length = parse_length(value, oddities),
+            "type" => md.content.media_type = parse_text(value),
+            "encoding" => md.encoding = parse_text(value),
+            "path" => md.path = parse_path(value),
+            "hash" => md.content.hashes = parse_hash_attribute(value, oddities),
             _ => {}
         }
     }
@@ -77,20 +77,20 @@ pub(super) fn read_link(
     let mut href = None;
     let mut is_complete = true;
     for (name, value) in tag.attributes() {
-        if !is_readable(&value) {
+        if !is_readable(value) {
             is_complete &= name != "rel" && name != "href" && !OF_ENTRY.contains(&name);
             continue;
         }
         match name {
             "rel" => value.trim().clone_into(&mut rel),
-            "href" => href = references.resolve(&value, oddities),
-            "pri" => pri = parse_number(&value, oddities),
-            "modified" => modified = SourceTime::parse_w3c(&value, oddities),
-            "length" => content.length = parse_length(&value, oddities),
-            "type" => content.media_type = parse_text(&value),
-            "encoding" => encoding = parse_text(&value),
-            "path" => path = parse_path(&value),
-            "hash" => content.hashes = parse_hash_attribute(&value, oddities),
+            "href" => href = references.resolve(value, oddities),
+            "pri" => pri = parse_number(value, oddities),
+            "modified" => modified = SourceTime::parse_w3c(value, oddities),
+            "length" => content.length = parse_length(value, oddities),
+            "type" => content.media_type = parse_text(value),
+            "encoding" => encoding = parse_text(value),
+            "path" => path = parse_path(value),
+            "hash" => content.hashes = parse_hash_attribute(value, oddities),
             _ => {}
         }
     }
@@ -111,27 +111,22 @@ pub(super) fn read_link(
 
 /// Whether what is named by a link that can't be used may be a part of the document: then it was not read completely.
 pub(super) fn may_continue(tag: &Tag<'_>) -> bool {
-    let rel = tag.attributes().find(|(name, _)| *name == "rel");
-    rel.is_some_and(|(_, rel)| !is_readable(&rel) || rel.trim().eq_ignore_ascii_case("next"))
+    let rel = tag.attribute("rel");
+    rel.is_some_and(|rel| !is_readable(rel) || rel.trim().eq_ignore_ascii_case("next"))
 }
 
 /// Merges another `rs:md` of the same head or entry; the first value of an attribute is used.
 pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
-    fn fill<T>(slot: &mut Option<T>, more: Option<T>) {
-        if slot.is_none() {
-            *slot = more;
-        }
-    }
-    fill(&mut md.at, more.at);
-    fill(&mut md.completed, more.completed);
-    fill(&mut md.modified, more.modified);
-    fill(&mut md.from, more.from);
-    fill(&mut md.until, more.until);
-    fill(&mut md.capability, more.capability);
-    fill(&mut md.change, more.change);
-    fill(&mut md.datetime, more.datetime);
-    fill(&mut md.encoding, more.encoding);
-    fill(&mut md.path, more.path);
+    md.at = md.at.or(more.at);
+    md.completed = md.completed.or(more.completed);
+    md.modified = md.modified.or(more.modified);
+    md.from = md.from.or(more.from);
+    md.until = md.until.or(more.until);
+    md.capability = md.capability.take().or(more.capability);
+    md.change = md.change.or(more.change);
+    md.datetime = md.datetime.or(more.datetime);
+    md.encoding = md.encoding.take().or(more.encoding);
+    md.path = md.path.take().or(more.path);
     md.content.complete_with(&more.content);
 }
 

@@ -83,7 +83,9 @@ fn begins_with(bytes: &[u8], prefix: &[u8]) -> bool {
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    memchr::memmem::find(bytes, wanted)
+    bytes
+        .windows(wanted.len())
+        .position(|found| found == wanted)
 }
 
 /// The title of a page, on one line and without control characters.

@@ -2,15 +2,14 @@
 //!
 //! Only what the draft defines is read of XHTML: sitemaps have `xhtml:link` for other purposes, too.
 
-use std::fmt::Write as _;
-
 use super::attributes::{parse_length, read_link};
 use super::element::rs_attribute;
 use super::references::References;
 use super::xml::{Tag, is_readable};
 use crate::digest::parse_digest;
 use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION, PushInterface};
-use crate::uri::parse_uri;
+use crate::pubsub::encoded;
+use crate::uri::{parse_uri, well_known};
 use crate::{ChangeKind, Digest, Link, Oddities, Oddity, SourceTime};
 
 /// What an `xhtml:link` in the head of a document states.
@@ -33,7 +32,7 @@ pub(super) fn is_change_set(tag: &Tag<'_>) -> bool {
 /// The kind of change that the `rs:type` of a `lastmod` states.
 pub(super) fn kind_of_change(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<ChangeKind> {
     let stated = rs_attribute(tag, "type")?;
-    let change = ChangeKind::parse(&stated);
+    let change = ChangeKind::parse(stated);
     if change.is_none() {
         oddities.add(Oddity::BadChange);
     }
@@ -89,7 +88,7 @@ pub(super) fn read_modified(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<So
         return None;
     }
     let content = attribute(tag, "content").unwrap_or_default();
-    SourceTime::parse_w3c(&content, oddities)
+    SourceTime::parse_w3c(content, oddities)
 }
 
 /// What an `xhtml:link` in the head of a document states; `None`: nothing of the draft.
@@ -100,7 +99,7 @@ pub(super) fn read_head_link(
 ) -> Option<HeadLink> {
     if let Some(protocol) = rs_attribute(tag, "protocol").filter(|it| !it.trim().is_empty()) {
         let href = attribute(tag, "href").unwrap_or_default();
-        let Some(href) = references.resolve(&href, oddities) else {
+        let Some(href) = references.resolve(href, oddities) else {
             oddities.add(Oddity::BadLink);
             return Some(HeadLink::Link(None));
         };
@@ -111,7 +110,7 @@ pub(super) fn read_head_link(
             node: node.map(|node| node.trim().to_owned()),
         }));
     }
-    let rel = head_relation(&attribute(tag, "rel")?)?;
+    let rel = head_relation(attribute(tag, "rel")?)?;
     let link = read_link(tag, references, oddities);
     Some(HeadLink::Link(link.map(|link| Link { rel, ..link })))
 }
@@ -122,7 +121,7 @@ pub(super) fn read_entry_link(
     references: &mut References,
     oddities: &mut Oddities,
 ) -> Option<Link> {
-    let rel = entry_relation(&attribute(tag, "rel")?)?;
+    let rel = entry_relation(attribute(tag, "rel")?)?;
     let link = read_link(tag, references, oddities)?;
     Some(Link {
         rel: rel.to_owned(),
@@ -134,32 +133,19 @@ pub(super) fn read_entry_link(
 pub(super) fn read_category(tag: &Tag<'_>) -> Option<Link> {
     attribute(tag, "name")?;
     let category = attribute(tag, "content")?;
-    let mut uri = "data:,".to_owned();
-    for byte in category.trim().bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            write!(uri, "%{byte:02X}").ok()?;
-        }
-    }
+    let uri = format!("data:,{}", encoded(category.trim()));
     Some(Link::new("collection", parse_uri(&uri).ok()?))
 }
 
 /// The value of an attribute; `None` if there is none, or nothing in it, or if it can't be read.
-fn attribute(tag: &Tag<'_>, wanted: &str) -> Option<String> {
-    let mut all = tag.attributes();
-    let (_, value) = all.find(|(name, _)| *name == wanted)?;
-    (is_readable(&value) && !value.trim().is_empty()).then(|| value.into_owned())
+fn attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<&'a str> {
+    let value = tag.attribute(wanted)?;
+    (is_readable(value) && !value.trim().is_empty()).then_some(value)
 }
 
 /// The name of a relation that the draft defines.
 fn term(relation: &str) -> Option<&str> {
-    let plain = relation.trim_end_matches('/');
-    let plain = plain
-        .strip_prefix("http://")
-        .or_else(|| plain.strip_prefix("https://"))?;
-    let plain = plain.strip_prefix("www.").unwrap_or(plain);
-    plain.strip_prefix("openarchives.org/rs/")
+    well_known(relation)?.strip_prefix("openarchives.org/rs/")
 }
 
 /// A relation of a head that means something, in the form that the draft has it.

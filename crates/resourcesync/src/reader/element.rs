@@ -1,11 +1,10 @@
 //! The elements of a document, recognized by their namespaces and not by their prefixes.
 
-use std::borrow::Cow;
-
 use super::ReadError;
 use super::error::clip;
 use super::xml::{Tag, is_html};
 use crate::document::{RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE};
+use crate::uri::well_known;
 use crate::{Oddities, Oddity, Root};
 
 /// Whether elements and attributes of the draft of version 0.1 are recognized; without it, nothing of the draft is found.
@@ -44,46 +43,60 @@ impl Element {
     }
 }
 
+/// What defines elements.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Vocabulary {
+    Sitemap,
+    ResourceSync,
+    Xhtml,
+}
+
+impl Vocabulary {
+    /// That of a namespace, and whether the namespace is misspelt; `None` if it is another one.
+    fn of(namespace: &str) -> Option<(Self, bool)> {
+        Some(match namespace {
+            SITEMAP_NAMESPACE => (Self::Sitemap, false),
+            RS_NAMESPACE => (Self::ResourceSync, false),
+            XHTML_NAMESPACE => (Self::Xhtml, false),
+            other if is_misspelt_sitemap_namespace(other) => (Self::Sitemap, true),
+            other if well_known(other)? == well_known(RS_NAMESPACE)? => (Self::ResourceSync, true),
+            _ => return None,
+        })
+    }
+
+    /// Its element with that name.
+    fn element(self, local_name: &str) -> Element {
+        match (self, local_name) {
+            (Self::Sitemap, "urlset") => Element::Root(Root::Urlset),
+            (Self::Sitemap, "sitemapindex") => Element::Root(Root::Sitemapindex),
+            (Self::Sitemap, "url") => Element::Entry(Root::Urlset),
+            (Self::Sitemap, "sitemap") => Element::Entry(Root::Sitemapindex),
+            (Self::Sitemap, "loc") => Element::Loc,
+            (Self::Sitemap, "lastmod") => Element::Lastmod,
+            (Self::Sitemap, "changefreq") => Element::Changefreq,
+            (Self::ResourceSync, "md") => Element::Md,
+            (Self::ResourceSync, "ln") => Element::Ln,
+            _ if !DRAFT => Element::Other,
+            (Self::Sitemap, "expires") => Element::Expires,
+            (Self::ResourceSync, "fixity") => Element::Fixity,
+            (Self::ResourceSync, "size") => Element::Size,
+            (Self::ResourceSync, "mimetype") => Element::Mimetype,
+            (Self::ResourceSync, "contentencoding") => Element::ContentEncoding,
+            (Self::ResourceSync, "path") => Element::Path,
+            (Self::Xhtml, "meta") => Element::XhtmlMeta,
+            (Self::Xhtml, "link") => Element::XhtmlLink,
+            _ => Element::Other,
+        }
+    }
+}
+
 /// The spelling of the namespaces. A misspelling is counted once per document, not once per element.
 #[derive(Default)]
 pub(super) struct Spelling {
     /// The root element has no namespace: then elements without one are those of the Sitemap protocol and of ResourceSync.
     without_namespace: bool,
-    odd_sitemap: bool,
-    odd_rs: bool,
-    known: KnownNames,
-}
-
-/// The elements of the names that were seen, as long as the same namespaces are declared: nearly all names are seen again.
-#[derive(Default)]
-struct KnownNames {
-    scope: u64,
-    elements: Vec<(Box<str>, Element)>,
-}
-
-impl KnownNames {
-    /// How many there are at most.
-    const MAX: usize = 16;
-
-    fn find(&self, tag: &Tag<'_>) -> Option<Element> {
-        if self.scope != tag.scope {
-            return None;
-        }
-        let name = tag.name();
-        let mut elements = self.elements.iter();
-        let known = elements.find(|(known, _)| **known == *name);
-        known.map(|(_, element)| *element)
-    }
-
-    fn add(&mut self, tag: &Tag<'_>, element: Element) {
-        if self.scope != tag.scope {
-            self.elements.clear();
-            self.scope = tag.scope;
-        }
-        if self.elements.len() < Self::MAX {
-            self.elements.push((tag.name().into(), element));
-        }
-    }
+    /// Those whose namespace is misspelt.
+    misspelt: Vec<Vocabulary>,
 }
 
 impl Spelling {
@@ -96,29 +109,15 @@ impl Spelling {
         tag: &Tag<'_>,
         oddities: &mut Oddities,
     ) -> Result<Element, ReadError> {
-        if let Some(known) = self.known.find(tag) {
-            return Ok(known);
-        }
-        let element = self.element_in_namespace(tag, oddities)?;
-        self.known.add(tag, element);
-        Ok(element)
-    }
-
-    fn element_in_namespace(
-        &mut self,
-        tag: &Tag<'_>,
-        oddities: &mut Oddities,
-    ) -> Result<Element, ReadError> {
         let local_name = tag.local_name();
         let namespace = match tag.namespace() {
             Ok(Some(namespace)) => namespace,
             Ok(None) if self.without_namespace => {
-                return Ok(match sitemap_element(local_name) {
-                    Element::Other => rs_element(local_name),
+                return Ok(match Vocabulary::Sitemap.element(local_name) {
+                    Element::Other => Vocabulary::ResourceSync.element(local_name),
                     element => element,
                 });
             }
-            Ok(None) => return Ok(Element::Other),
             Err(prefix) if matches!(local_name, "md" | "ln") => {
                 let prefix = clip(prefix);
                 return Err(ReadError::WrongNamespace {
@@ -126,90 +125,35 @@ impl Spelling {
                     reason: format!("the namespace prefix {prefix:?} is not declared"),
                 });
             }
-            Err(_) => return Ok(Element::Other),
+            Ok(None) | Err(_) => return Ok(Element::Other),
         };
-        if namespace == SITEMAP_NAMESPACE {
-            return Ok(sitemap_element(local_name));
-        }
-        if namespace == RS_NAMESPACE {
-            return Ok(rs_element(local_name));
-        }
-        if namespace == XHTML_NAMESPACE {
-            return Ok(xhtml_element(local_name));
-        }
-        let (element, seen) = if is_misspelt_sitemap_namespace(namespace) {
-            (sitemap_element(local_name), &mut self.odd_sitemap)
-        } else if is_misspelling_of(namespace, RS_NAMESPACE) {
-            (rs_element(local_name), &mut self.odd_rs)
-        } else {
+        let Some((vocabulary, is_misspelt)) = Vocabulary::of(namespace) else {
             return Ok(Element::Other);
         };
-        if !std::mem::replace(seen, true) {
+        if is_misspelt && !self.misspelt.contains(&vocabulary) {
+            self.misspelt.push(vocabulary);
             oddities.add(Oddity::Namespace);
         }
-        Ok(element)
-    }
-}
-
-/// The element of the Sitemap protocol with that name.
-fn sitemap_element(local_name: &str) -> Element {
-    match local_name {
-        "urlset" => Element::Root(Root::Urlset),
-        "sitemapindex" => Element::Root(Root::Sitemapindex),
-        "url" => Element::Entry(Root::Urlset),
-        "sitemap" => Element::Entry(Root::Sitemapindex),
-        "loc" => Element::Loc,
-        "lastmod" => Element::Lastmod,
-        "changefreq" => Element::Changefreq,
-        "expires" if DRAFT => Element::Expires,
-        _ => Element::Other,
-    }
-}
-
-/// The element of ResourceSync with that name.
-fn rs_element(local_name: &str) -> Element {
-    match local_name {
-        "md" => Element::Md,
-        "ln" => Element::Ln,
-        "fixity" if DRAFT => Element::Fixity,
-        "size" if DRAFT => Element::Size,
-        "mimetype" if DRAFT => Element::Mimetype,
-        "contentencoding" if DRAFT => Element::ContentEncoding,
-        "path" if DRAFT => Element::Path,
-        _ => Element::Other,
-    }
-}
-
-/// The element of XHTML with that name.
-fn xhtml_element(local_name: &str) -> Element {
-    match local_name {
-        "meta" if DRAFT => Element::XhtmlMeta,
-        "link" if DRAFT => Element::XhtmlLink,
-        _ => Element::Other,
+        Ok(vocabulary.element(local_name))
     }
 }
 
 /// The value of an attribute with the namespace of ResourceSync, as version 0.1 has them.
-pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<Cow<'a, str>> {
+pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<&'a str> {
     if !DRAFT {
         return None;
     }
     let mut all = tag.prefixed_attributes();
-    let is_wanted = |namespace: &str, name: &str| {
-        name == wanted && (namespace == RS_NAMESPACE || is_misspelling_of(namespace, RS_NAMESPACE))
-    };
-    all.find(|(namespace, name, _)| is_wanted(namespace, name))
-        .map(|(.., value)| value)
-}
-
-/// Whether it is that namespace, but for https, `www.`, or a slash at its end.
-fn is_misspelling_of(written: &str, namespace: &str) -> bool {
-    plain(written).is_some() && plain(written) == plain(namespace)
+    let found = all.find(|(namespace, name, _)| {
+        let vocabulary = Vocabulary::of(namespace).map(|(vocabulary, _)| vocabulary);
+        *name == wanted && vocabulary == Some(Vocabulary::ResourceSync)
+    });
+    found.map(|(.., value)| value)
 }
 
 /// Whether it is another spelling of the namespace of the Sitemap protocol, of any version: it began as Google's, with 0.84.
 fn is_misspelt_sitemap_namespace(written: &str) -> bool {
-    let version = plain(written).and_then(|plain| {
+    let version = well_known(written).and_then(|plain| {
         let path = ["sitemaps.org/", "google.com/"]
             .iter()
             .find_map(|host| plain.strip_prefix(host))?;
@@ -218,15 +162,6 @@ fn is_misspelt_sitemap_namespace(written: &str) -> bool {
     version.is_some_and(|version| {
         version.starts_with("0.") && version[2..].bytes().all(|byte| byte.is_ascii_digit())
     })
-}
-
-/// A namespace without what is often misspelt.
-fn plain(namespace: &str) -> Option<&str> {
-    let text = namespace.strip_suffix('/').unwrap_or(namespace);
-    let text = text
-        .strip_prefix("http://")
-        .or_else(|| text.strip_prefix("https://"))?;
-    Some(text.strip_prefix("www.").unwrap_or(text))
 }
 
 /// The root element of a tag.

@@ -1,5 +1,7 @@
 //! The entry that is being read, from its elements in any order.
 
+use url::Url;
+
 use super::attributes::{OF_ENTRY, merge_metadata, read_link, read_metadata};
 use super::dialect::{
     has_protocol, kind_of_change, read_category, read_digest, read_entry_link, read_size,
@@ -30,13 +32,18 @@ pub(super) fn admitted_link(
 }
 
 /// An entry that is being read.
+#[derive(Default)]
 pub(super) struct EntryDraft {
-    loc: DraftText,
-    lastmod: DraftText,
-    expires: DraftText,
-    frequency: DraftText,
-    /// The text of an element of the dialect, as far as it was read.
+    /// The element whose text is being read.
+    field: Option<Element>,
+    /// That text, as far as it was read.
     text: String,
+    /// The type of an `rs:fixity`.
+    algorithm: String,
+    loc: Option<Url>,
+    lastmod: Option<SourceTime>,
+    expires: Option<SourceTime>,
+    frequency: Option<ChangeFrequency>,
     /// Whether it has had an `rs:md`.
     has_md: bool,
     md: Metadata,
@@ -50,88 +57,9 @@ pub(super) struct EntryDraft {
     pub(super) is_dialect: bool,
     /// Its `loc` is to be used by another protocol.
     pub(super) has_protocol: bool,
-    field: Field,
-}
-
-/// The text of an element of an entry, as far as it was read.
-#[derive(Default)]
-struct DraftText {
-    text: String,
-    /// Whether the entry has the element.
-    is_stated: bool,
-}
-
-impl DraftText {
-    fn clear(&mut self) {
-        self.text.clear();
-        self.is_stated = false;
-    }
-
-    /// Begins it; returns whether it is the first element of its name.
-    fn begin(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_stated, true)
-    }
-
-    fn stated(&self) -> Option<&str> {
-        self.is_stated.then_some(&self.text)
-    }
-}
-
-/// The text of an entry that is being read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Field {
-    None,
-    Loc,
-    Lastmod,
-    Expires,
-    Frequency,
-    /// `rs:fixity`, with its type.
-    Fixity(String),
-    Size,
-    Mimetype,
-    ContentEncoding,
-    Path,
 }
 
 impl EntryDraft {
-    pub(super) fn new() -> Self {
-        Self {
-            loc: DraftText::default(),
-            lastmod: DraftText::default(),
-            expires: DraftText::default(),
-            frequency: DraftText::default(),
-            text: String::new(),
-            has_md: false,
-            md: Metadata::default(),
-            elements: Metadata::default(),
-            links: Vec::new(),
-            link_limit: LinkLimit::ENTRY,
-            is_unreadable: false,
-            is_dialect: false,
-            has_protocol: false,
-            field: Field::None,
-        }
-    }
-
-    /// Begins the next entry.
-    pub(super) fn clear(&mut self) {
-        self.loc.clear();
-        self.lastmod.clear();
-        self.expires.clear();
-        self.frequency.clear();
-        self.text.clear();
-        self.has_md = false;
-        self.md = Metadata::default();
-        if std::mem::take(&mut self.is_dialect) {
-            self.elements = Metadata::default();
-        }
-        self.links.clear();
-        self.link_limit = LinkLimit::ENTRY;
-        self.is_unreadable = false;
-        self.has_protocol = false;
-        self.field = Field::None;
-    }
-
     /// Adds an element within the entry.
     pub(super) fn add(
         &mut self,
@@ -141,23 +69,8 @@ impl EntryDraft {
         oddities: &mut Oddities,
     ) {
         // The notification specifications place an rs:ln within the loc, although their examples have it beside it.
-        let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Field::Loc);
+        let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Some(Element::Loc));
         match element {
-            Element::Loc if tag.depth == 3 && self.loc.begin() => {
-                self.has_protocol = has_protocol(tag);
-                self.is_dialect |= self.has_protocol;
-                self.field = Field::Loc;
-            }
-            Element::Lastmod if tag.depth == 3 && self.lastmod.begin() => {
-                if let Some(change) = kind_of_change(tag, oddities) {
-                    self.is_dialect = true;
-                    self.elements.change = Some(change);
-                }
-                self.field = Field::Lastmod;
-            }
-            Element::Changefreq if tag.depth == 3 && self.frequency.begin() => {
-                self.field = Field::Frequency;
-            }
             Element::Md if is_child => self.add_metadata(tag, oddities),
             Element::Ln if is_child => {
                 let link = admitted_link(&mut self.link_limit, oddities, |oddities| {
@@ -165,7 +78,7 @@ impl EntryDraft {
                 });
                 self.links.extend(link);
             }
-            _ if tag.depth == 3 => self.add_dialect(element, tag, references, oddities),
+            _ if tag.depth == 3 => self.add_field(element, tag, references, oddities),
             _ => {}
         }
     }
@@ -182,37 +95,45 @@ impl EntryDraft {
         }
     }
 
-    /// Adds an element of the dialect of version 0.1.
-    fn add_dialect(
+    /// Begins an element with a text, or adds one of XHTML.
+    fn add_field(
         &mut self,
         element: Element,
         tag: &Tag<'_>,
         references: &mut References,
         oddities: &mut Oddities,
     ) {
-        self.field = match element {
-            Element::Expires if self.expires.begin() => Field::Expires,
-            Element::Fixity => {
-                let algorithm = tag.attributes().find(|(name, _)| *name == "type");
-                Field::Fixity(algorithm.map_or_else(String::new, |(_, value)| value.into_owned()))
+        match element {
+            Element::Loc => {
+                self.has_protocol |= has_protocol(tag);
+                self.is_dialect |= self.has_protocol;
             }
-            Element::Size => Field::Size,
-            Element::Mimetype => Field::Mimetype,
-            Element::ContentEncoding => Field::ContentEncoding,
-            Element::Path => Field::Path,
+            Element::Lastmod => {
+                let change = kind_of_change(tag, oddities);
+                self.is_dialect |= change.is_some();
+                self.elements.change = self.elements.change.or(change);
+            }
+            Element::Changefreq => {}
+            Element::Fixity => {
+                self.is_dialect = true;
+                tag.attribute("type")
+                    .unwrap_or_default()
+                    .clone_into(&mut self.algorithm);
+            }
+            Element::Expires
+            | Element::Size
+            | Element::Mimetype
+            | Element::ContentEncoding
+            | Element::Path => self.is_dialect = true,
             Element::XhtmlLink => {
                 let link = read_entry_link(tag, references, oddities);
-                self.add_xhtml(link, oddities);
-                return;
+                return self.add_xhtml(link, oddities);
             }
-            Element::XhtmlMeta => {
-                self.add_xhtml(read_category(tag), oddities);
-                return;
-            }
+            Element::XhtmlMeta => return self.add_xhtml(read_category(tag), oddities),
             _ => return,
-        };
+        }
+        self.field = Some(element);
         self.text.clear();
-        self.is_dialect = true;
     }
 
     fn add_xhtml(&mut self, link: Option<Link>, oddities: &mut Oddities) {
@@ -226,86 +147,84 @@ impl EntryDraft {
 
     /// Adds a piece of text within the entry.
     pub(super) fn add_text(&mut self, text: &str) {
-        let field = match self.field {
-            Field::None => return,
-            Field::Loc => &mut self.loc.text,
-            Field::Lastmod => &mut self.lastmod.text,
-            Field::Expires => &mut self.expires.text,
-            Field::Frequency => &mut self.frequency.text,
-            Field::Fixity(_)
-            | Field::Size
-            | Field::Mimetype
-            | Field::ContentEncoding
-            | Field::Path => &mut self.text,
-        };
-        field.push_str(text);
+        if self.field.is_some() {
+            self.text.push_str(text);
+        }
     }
 
-    /// Ends an element of the entry.
-    pub(super) fn end_element(&mut self, oddities: &mut Oddities) {
-        let field = std::mem::replace(&mut self.field, Field::None);
-        let (text, elements) = (&self.text, &mut self.elements);
-        let stated = || Some(text.trim()).filter(|text| !text.is_empty());
+    /// Ends an element of the entry. Of several that state the same, the first valid one counts.
+    pub(super) fn end_element(&mut self, references: &mut References, oddities: &mut Oddities) {
+        let Some(field) = self.field.take() else {
+            return;
+        };
+        let text = &self.text;
+        let trimmed = || Some(text.trim()).filter(|text| !text.is_empty());
+        let stated = || trimmed().map(str::to_owned);
+        let elements = &mut self.elements;
         match field {
-            Field::None | Field::Loc | Field::Lastmod | Field::Expires | Field::Frequency => {}
-            Field::Fixity(algorithm) => {
-                let hashes = &mut elements.content.hashes;
-                hashes.extend(read_digest(&algorithm, text, hashes, oddities));
+            Element::Loc if self.loc.is_none() => {
+                let long_uris = oddities.count(Oddity::LongUri);
+                self.loc = references.resolve(text, oddities);
+                if oddities.count(Oddity::LongUri) > long_uris {
+                    oddities.add(Oddity::BeyondLimit);
+                }
             }
-            Field::Size => {
+            Element::Lastmod if self.lastmod.is_none() => {
+                self.lastmod = SourceTime::parse_w3c(text, oddities);
+            }
+            Element::Expires if self.expires.is_none() => {
+                self.expires = SourceTime::parse_w3c(text, oddities);
+            }
+            Element::Changefreq => {
+                self.frequency = self.frequency.or_else(|| ChangeFrequency::parse(text));
+            }
+            Element::Fixity => {
+                let hashes = &mut elements.content.hashes;
+                hashes.extend(read_digest(&self.algorithm, text, hashes, oddities));
+            }
+            Element::Size => {
                 let size = read_size(text, oddities);
                 elements.content.length = elements.content.length.or(size);
             }
-            Field::Mimetype => {
-                let stated = stated().map(str::to_owned);
+            Element::Mimetype => {
                 let known = elements.content.media_type.take();
-                elements.content.media_type = known.or(stated);
+                elements.content.media_type = known.or_else(stated);
             }
-            Field::ContentEncoding => {
-                let known = elements.encoding.take();
-                elements.encoding = known.or(stated().map(str::to_owned));
+            Element::ContentEncoding => {
+                elements.encoding = elements.encoding.take().or_else(stated)
             }
-            Field::Path => {
-                let known = elements.path.take();
+            Element::Path => {
                 // Names of files may begin or end with a space, but not with a line break.
-                let path = stated().map(|_| text.trim_matches(['\n', '\r', '\t']).to_owned());
-                elements.path = known.or(path);
+                let path = || trimmed().map(|_| text.trim_matches(['\n', '\r', '\t']).to_owned());
+                elements.path = elements.path.take().or_else(path);
             }
+            _ => {}
         }
     }
 
-    /// The entry; `None` if it has no valid `loc`.
-    pub(super) fn finish(
-        &mut self,
-        references: &mut References,
-        oddities: &mut Oddities,
-    ) -> Option<Entry> {
-        let loc = references.resolve(self.loc.stated()?, oddities)?;
-        let lastmod = self.lastmod.stated();
-        let mut entry = Entry {
-            loc,
-            lastmod: lastmod.and_then(|text| SourceTime::parse_w3c(text, oddities)),
-            expires: None,
-            md: std::mem::take(&mut self.md),
-            links: std::mem::take(&mut self.links),
-            has_cut_links: self.link_limit.is_exceeded(),
-            frequency: self.frequency.stated().and_then(ChangeFrequency::parse),
+    /// The entry; `None` if it has no valid `loc`. The next one begins.
+    pub(super) fn finish(&mut self) -> Option<Entry> {
+        let next = Self {
+            text: std::mem::take(&mut self.text),
+            ..Self::default()
         };
-        if self.is_dialect {
-            self.finish_dialect(&mut entry, oddities);
+        let draft = std::mem::replace(self, next);
+        let mut entry = Entry {
+            loc: draft.loc?,
+            lastmod: draft.lastmod,
+            expires: draft.expires,
+            md: draft.md,
+            links: draft.links,
+            has_cut_links: draft.link_limit.is_exceeded(),
+            frequency: draft.frequency,
+        };
+        if draft.is_dialect {
+            if draft.elements.change == Some(ChangeKind::Deleted) {
+                // In a list of what exists, too.
+                entry.expires = entry.expires.or(entry.lastmod);
+            }
+            merge_metadata(&mut entry.md, draft.elements);
         }
         Some(entry)
-    }
-
-    /// Adds to the entry what elements of the dialect state.
-    fn finish_dialect(&mut self, entry: &mut Entry, oddities: &mut Oddities) {
-        let expires = self.expires.stated();
-        entry.expires = expires.and_then(|text| SourceTime::parse_w3c(text, oddities));
-        let elements = std::mem::take(&mut self.elements);
-        if elements.change == Some(ChangeKind::Deleted) {
-            // In a list of what exists, too.
-            entry.expires = entry.expires.or(entry.lastmod);
-        }
-        merge_metadata(&mut entry.md, elements);
     }
 }

@@ -82,37 +82,16 @@ pub enum ReadError {
 impl ReadError {
     /// The same with what it repeats of the document in another form: without secrets, or shortened.
     #[must_use]
-    pub fn map_text(self, form: impl Fn(&str) -> String) -> Self {
-        match self {
-            Self::NotXml { at, reason } => Self::NotXml {
-                at,
-                reason: form(&reason),
-            },
-            Self::HtmlPage(title) => Self::HtmlPage(title.as_deref().map(form)),
-            Self::WrongRoot { at, name } => Self::WrongRoot {
-                at,
-                name: form(&name),
-            },
-            Self::WrongNamespace { at, reason } => Self::WrongNamespace {
-                at,
-                reason: form(&reason),
-            },
-            Self::UnsupportedEncoding { at, name } => Self::UnsupportedEncoding {
-                at,
-                name: form(&name),
-            },
-            error @ (Self::Json
-            | Self::Empty
-            | Self::Feed(_)
-            | Self::Doctype(_)
-            | Self::CutShort(_)
-            | Self::TrailingContent(_)
-            | Self::TooDeep(_)
-            | Self::TooManyAttributes(_)
-            | Self::EventTooLarge(_)
-            | Self::UriExpansion(_)
-            | Self::Io(_)) => error,
+    pub fn map_text(mut self, form: impl Fn(&str) -> String) -> Self {
+        if let Self::NotXml { reason: text, .. }
+        | Self::HtmlPage(Some(text))
+        | Self::WrongRoot { name: text, .. }
+        | Self::WrongNamespace { reason: text, .. }
+        | Self::UnsupportedEncoding { name: text, .. } = &mut self
+        {
+            *text = form(text);
         }
+        self
     }
 
     /// The stable name of the error.

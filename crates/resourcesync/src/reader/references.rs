@@ -9,8 +9,8 @@ use url::{ParseError, Position, Url};
 
 use super::xml::is_readable;
 use crate::uri::{
-    BaseUri, ForeignScheme, ReferenceError, check_parsed, has_userinfo, parse_uri,
-    resolve_reference, without_userinfo,
+    BaseUri, ReferenceError, check_parsed, has_userinfo, is_web, parse_uri, resolve_reference,
+    without_userinfo,
 };
 use crate::{Oddities, Oddity};
 
@@ -131,7 +131,7 @@ impl Neighbor {
         let is_normalized = text
             .strip_prefix(origin)
             .is_some_and(|rest| rest.starts_with('/'));
-        let is_known = is_normalized && !has_userinfo(url) && ForeignScheme::of(url).is_none();
+        let is_known = is_normalized && !has_userinfo(url) && is_web(url);
         is_known.then(|| {
             let origin = origin.len();
             let mut uri = url.clone();

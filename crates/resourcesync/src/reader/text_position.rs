@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use memchr::{memchr_iter, memrchr};
+use memchr::memchr_iter;
 
 /// A position in a document, for people: both numbers begin at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,22 +17,19 @@ impl TextPosition {
     /// The begin of a document.
     pub const BEGIN: Self = Self { line: 1, column: 1 };
 
-    /// Moves behind these bytes, which are UTF-8.
-    pub(super) fn advance(&mut self, bytes: &[u8]) {
-        let tail = match memrchr(b'\n', bytes) {
-            None => bytes,
-            Some(last) => {
-                self.line += memchr_iter(b'\n', bytes).count() as u64;
-                self.column = 1;
-                &bytes[last + 1..]
-            }
-        };
-        let characters = if tail.is_ascii() {
-            tail.len()
-        } else {
-            tail.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
-        };
-        self.column += characters as u64;
+    /// The position after this text, which begins here.
+    pub(super) fn after(self, text: &str) -> Self {
+        let count = |text: &str| text.chars().count() as u64;
+        match text.rsplit_once('\n') {
+            None => Self {
+                line: self.line,
+                column: self.column + count(text),
+            },
+            Some((before, last)) => Self {
+                line: self.line + memchr_iter(b'\n', before.as_bytes()).count() as u64 + 1,
+                column: count(last) + 1,
+            },
+        }
     }
 }
 
@@ -54,12 +51,10 @@ mod tests {
             ("ab\n", 2, 1),
             ("é\r\nüé\n\n日本x", 4, 4),
         ] {
-            for size in 1..=text.len().max(1) {
-                let mut place = TextPosition::BEGIN;
-                for piece in text.as_bytes().chunks(size) {
-                    place.advance(piece);
-                }
-                assert_eq!(place, TextPosition { line, column }, "{text:?} by {size}");
+            let cuts = (0..=text.len()).filter(|&at| text.is_char_boundary(at));
+            for (begin, end) in cuts.map(|at| text.split_at(at)) {
+                let place = TextPosition::BEGIN.after(begin).after(end);
+                assert_eq!(place, TextPosition { line, column }, "{begin:?} {end:?}");
             }
         }
         assert_eq!(TextPosition::BEGIN.to_string(), "line 1, column 1");

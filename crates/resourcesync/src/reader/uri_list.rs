@@ -4,8 +4,7 @@
 use std::io::BufRead;
 
 use super::ReadError;
-use super::input::DocumentInput;
-use super::text_position::TextPosition;
+use super::input::{DocumentInput, EventPlace};
 
 /// The lines of a document, one at a time, in constant memory.
 pub(super) struct UriList<R> {
@@ -41,8 +40,8 @@ impl<R: BufRead> UriList<R> {
     }
 
     /// Where the last line begins.
-    pub(super) fn place(&self) -> TextPosition {
-        self.input.event().place()
+    pub(super) fn event(&self) -> EventPlace<'_> {
+        self.input.event()
     }
 
     /// How many sequences of bytes were not readable so far.
