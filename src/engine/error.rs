@@ -179,8 +179,8 @@ impl EngineError {
         }
     }
 
-    /// The class. A document that makes the program panic does so until it changes. An error of a package counts as the Source's also if the disk failed, because the changes are followed
-    /// meanwhile.
+    /// The class. A document that makes the program panic does so until it changes. An error of a package counts as the Source's also if
+    /// the disk failed, because the changes are followed meanwhile.
     pub(super) fn class(&self) -> ErrorClass {
         match self {
             Self::Store(_) | Self::Random(_) | Self::Interrupted => ErrorClass::Fatal,
