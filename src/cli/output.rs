@@ -60,7 +60,7 @@ pub(super) fn print_error(line: Arguments<'_>) {
 }
 
 /// The lines of a text, escaped: whoever prints something remote need not think of the terminal. JSON must be printed as
-/// [`visible_json`](resyncd_core::visible_json), which nothing here alters.
+/// [`visible_json`], which nothing here alters.
 fn visible_lines(text: &str) -> String {
     let lines = text.split('\n').map(|line| one_line(line, usize::MAX));
     lines.collect::<Vec<_>>().join("\n")

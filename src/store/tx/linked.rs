@@ -1,8 +1,8 @@
 //! Resources that are fetched because the entries of others link to them: representations of other types, and metadata records.
 //!
 //! Such a resource is an ordinary one, with a row, a path, tasks and a membership, but that no list or change names it: its membership
-//! has the part [`LINKED`](crate::store::tables::part::LINKED). It belongs to a set as long as an entry of that set names it. What
-//! a list or a change names itself is not concerned: its own entries state what becomes of it.
+//! is [linked](crate::store::tables::membership::Membership::Linked). It belongs to a set as long as an entry of that set names it. What a
+//! list or a change names itself is not concerned: its own entries state what becomes of it.
 //!
 //! Invariants: what an entry names is stored in the transaction that applies the entry. A resource that nothing names any more is
 //! deleted as any other is: for links that entries have no longer, at the end of their document, together with its other deletions and
