@@ -131,7 +131,7 @@ pub use tx::adopt::Adoption;
 pub use tx::approve::{DecisionResult, DeletionDecision};
 pub use tx::compact_feed::FeedCompaction;
 pub use tx::complete::TaskResult;
-pub use tx::delete_absent::Absence;
+pub use tx::delete_absent::AbsentSearch;
 pub use tx::deletion_guard::DeletionRules;
 pub use tx::forget::FilesOfForgotten;
 pub use tx::hooks::HookBegin;

@@ -29,6 +29,10 @@ impl Named {
         self.0.is_disjoint(&other.0)
     }
 
+    pub(crate) fn has_all_of(&self, other: &Self) -> bool {
+        other.0.is_subset(&self.0)
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.0 |= &other.0;
     }

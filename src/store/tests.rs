@@ -279,25 +279,30 @@ impl World {
         self.store.ingest(last).await.unwrap();
     }
 
-    /// Ingests a complete Resource List.
-    async fn list(&self, set: SetId, time: i64, entries: Vec<Change>) -> BatchResult {
-        let list = ListProgress {
+    /// A reading of a Resource List that has named nothing so far.
+    fn reading(&self, set: SetId, time: i64) -> ListProgress {
+        ListProgress {
             set,
             source: SOURCE.to_owned(),
             origin: Origin::ResourceList,
             at: at(time),
             checks: None,
             named: NamedSoFar::default(),
-        };
+        }
+    }
+
+    /// Ingests a complete Resource List.
+    async fn list(&self, set: SetId, time: i64, entries: Vec<Change>) -> BatchResult {
+        let list = self.reading(set, time);
         self.store.begin_list(set).await.unwrap();
         let listed = self
             .store
             .ingest_listed(&list, self.now, entries, &NamedSoFar::default());
         let mut sum = listed.done().await.unwrap();
-        let mut absence = Absence::new(true, None);
+        let mut search = AbsentSearch::new(true, None);
         while let Some(absent) = self
             .store
-            .delete_absent(&list, self.now, &mut absence, |_| true)
+            .delete_absent(&list, self.now, &mut search, |_| true)
             .await
             .unwrap()
         {

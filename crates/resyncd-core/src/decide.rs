@@ -11,7 +11,7 @@
 //! | 4 | a newer list lacks what a change states; the Source was not asked since | what the Source serves |
 //! | 5 | a hub has stated its deletion, and the Source does not serve it | removal |
 //! | 6 | only what the Source has denied is stated | nothing; a file without a record is removed |
-//! | 7 | it is gone | removal, unless a person has rejected that |
+//! | 7 | it is gone | removal, unless a person has rejected that, or the Source has served it since, asked for a hub |
 //! | 8 | it exists | a download, unless the mirror has it |
 //! | 9 | it exists, and its entry states nothing of the content | a request, if its time has come |
 //!

@@ -16,7 +16,7 @@ use crate::engine::documents::Alternatives;
 use crate::engine::read_facts::ReadList;
 use crate::status::StatusError;
 use crate::store::{
-    Absence, BaselineState, ChangeBatch, DocumentRecord, ListProgress, NamedSoFar, Origin,
+    AbsentSearch, BaselineState, ChangeBatch, DocumentRecord, ListProgress, NamedSoFar, Origin,
 };
 
 /// The code of the notice of [`AbsenceProof::Unstated`].
@@ -229,7 +229,7 @@ impl SetState {
                 skips_unchanged: false,
             }));
         }
-        self.delete_absent(&list, Absence::new(is_proof, named_before))
+        self.delete_absent(&list, AbsentSearch::new(is_proof, named_before))
             .await?;
         self.note_proof(proof, name);
         let shown = if is_proof && !is_confirmed {
@@ -300,14 +300,14 @@ impl SetState {
     async fn delete_absent(
         &self,
         list: &ListProgress,
-        mut absence: Absence,
+        mut search: AbsentSearch,
     ) -> Result<(), EngineError> {
         let mut contradicted = 0;
         loop {
             let filter = self.context.source.filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
             let (store, now) = (&self.context.store, clock::now().wall);
-            let step = store.delete_absent(list, now, &mut absence, wants);
+            let step = store.delete_absent(list, now, &mut search, wants);
             match step.await? {
                 Some(step) => {
                     self.context.counters.step();

@@ -2,9 +2,9 @@
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `stated_at` the time that
 //! the index stated for it, if that is proof; `seen` the generation in which it was last read, or found unchanged; `names` the
-//! resources that it named when it was last read; `misdated` is set when the part had news at an unchanged `stated_at`, until that changes; `doubted` is set when a resource
-//! that it names was deleted since; `bad_entries` how many of its entries could not be read;
-//! `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
+//! resources that it named when it was last read, and those that it has named since it is being read; `misdated` is set when the part
+//! had news at an unchanged `stated_at`, until that changes; `doubted` is set when a resource that it names was deleted since;
+//! `bad_entries` how many of its entries could not be read; `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
 
 use std::ops::RangeInclusive;
 
@@ -96,6 +96,20 @@ pub(crate) fn begin(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
 pub(crate) fn id_of(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
     sql.prepare_cached("SELECT id FROM part WHERE set_id = ?1 AND uri = ?2")?
         .query_row(params![set, uri], |row| row.get(0))
+}
+
+/// Adds what a part that is being read has named so far: one of these may be deleted before its end.
+pub(crate) fn add_names(sql: &Connection, part: PartId, named: &Named) -> Result<()> {
+    let mut names: Named = sql
+        .prepare_cached("SELECT names FROM part WHERE id = ?1")?
+        .query_row([part], |row| row.get(0))?;
+    if names.has_all_of(named) {
+        return Ok(());
+    }
+    names.add(named);
+    sql.prepare_cached("UPDATE part SET names = ?2 WHERE id = ?1")?
+        .execute(params![part, names])
+        .map(drop)
 }
 
 /// Marks a part as read to its end in this generation. `filter`: what was wanted; `None` if the part is damaged: it counts as

@@ -18,13 +18,16 @@ fn package(name: &str, version: &str, proves: bool) -> PackageRecord {
 impl World {
     fn dump_of(&self, time: i64) -> ListProgress {
         ListProgress {
-            set: self.set,
-            source: SOURCE.to_owned(),
             origin: Origin::ResourceDump,
-            at: at(time),
-            checks: None,
-            named: NamedSoFar::default(),
+            ..self.reading(self.set, time)
         }
+    }
+
+    /// What is known of a package.
+    async fn known_package(&self, package: &PackageRecord) -> Option<PackageRecord> {
+        let (uri, version, named) = (&package.uri, &package.version, NamedSoFar::default());
+        let known = self.store.package(self.set, uri, version, &named);
+        known.await.unwrap()
     }
 
     /// Ingests the entries of a package.
@@ -70,34 +73,16 @@ async fn dump_continues_until_it_ends_changes_or_is_superseded() {
     assert!(!store.begin_dump(set, dump(1)).await.unwrap());
     let read = package("1.zip", "5 bytes", true);
     store.end_package(set, read.clone(), &named).await.unwrap();
-    assert_eq!(
-        store
-            .package(set, &read.uri, &read.version, &named)
-            .await
-            .unwrap(),
-        Some(read.clone())
-    );
+    assert_eq!(world.known_package(&read).await, Some(read.clone()));
     assert!(store.begin_dump(set, dump(1)).await.unwrap(), "it goes on");
-    assert!(
-        store
-            .package(set, &read.uri, &read.version, &named)
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(world.known_package(&read).await.is_some());
     assert_eq!(store.dump_in_progress(set).await.unwrap(), Some(dump(1)));
 
     assert!(
         !store.begin_dump(set, dump(2)).await.unwrap(),
         "another one"
     );
-    assert_eq!(
-        store
-            .package(set, &read.uri, &read.version, &named)
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(world.known_package(&read).await, None);
 
     store.begin_list(set).await.unwrap();
     assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
@@ -111,13 +96,7 @@ async fn dump_continues_until_it_ends_changes_or_is_superseded() {
     let ending = world.batch(set, Vec::new(), Some(end));
     store.ingest(ending).await.unwrap();
     assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
-    assert_eq!(
-        store
-            .package(set, &read.uri, &read.version, &named)
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(world.known_package(&read).await, None);
 }
 
 #[tokio::test]
@@ -128,13 +107,7 @@ async fn package_record_is_replaced_by_one_that_proves_less() {
     store.begin_dump(set, dump(1)).await.unwrap();
     for read in [package("1.zip", "a", true), package("1.zip", "b", false)] {
         store.end_package(set, read.clone(), &named).await.unwrap();
-        assert_eq!(
-            store
-                .package(set, &read.uri, &read.version, &named)
-                .await
-                .unwrap(),
-            Some(read)
-        );
+        assert_eq!(world.known_package(&read).await, Some(read));
     }
 }
 
@@ -161,10 +134,10 @@ async fn resources_named_by_an_interrupted_dump_are_not_absent() {
     assert!(known.await.unwrap().is_some());
     let second = vec![created("b", -1)];
     world.take_dumped(&list, "2.zip", second).await;
-    let mut absence = Absence::new(true, None);
+    let mut search = AbsentSearch::new(true, None);
     while let Some(absent) = world
         .store
-        .delete_absent(&list, world.now, &mut absence, |_| true)
+        .delete_absent(&list, world.now, &mut search, |_| true)
         .await
         .unwrap()
     {

@@ -344,24 +344,17 @@ async fn resource_that_was_named_in_one_of_two_readings_is_not_absent() {
     let mut named_before = None;
     for name in ["a", "b"] {
         world.store.begin_list(world.set).await.unwrap();
-        let list = ListProgress {
-            set: world.set,
-            source: SOURCE.to_owned(),
-            origin: Origin::ResourceList,
-            at: at(20),
-            checks: None,
-            named: NamedSoFar::default(),
-        };
+        let list = world.reading(world.set, 20);
         let (entries, named) = (vec![created(name, -1)], NamedSoFar::default());
         let listed = world.store.ingest_listed(&list, world.now, entries, &named);
         listed.done().await.unwrap();
         assert!(world.store.has_absent_resources(&list).await.unwrap());
-        let mut absence = Absence::new(true, named_before.replace(list.named.clone()));
-        let is_second = absence.named_before.is_some();
+        let mut search = AbsentSearch::new(true, named_before.replace(list.named.clone()));
+        let is_second = search.named_before.is_some();
         while is_second
             && let Some(_) = world
                 .store
-                .delete_absent(&list, world.now, &mut absence, |_| true)
+                .delete_absent(&list, world.now, &mut search, |_| true)
                 .await
                 .unwrap()
         {}

@@ -45,6 +45,20 @@ fn part_uri(part: usize) -> Url {
     Url::parse(&format!("https://example.org/part-{part}.xml")).unwrap()
 }
 
+/// The end of a part that nothing dates.
+fn part_end(world: &World) -> PartEnd {
+    PartEnd {
+        filter: Some(FILTER.to_owned()),
+        evidence: PartEvidence {
+            announced: None,
+            asked_at: world.now,
+        },
+        bad_entries: 0,
+        page: PageEnd::default(),
+        document: None,
+    }
+}
+
 fn name(resource: usize) -> String {
     format!("r{resource}")
 }
@@ -63,14 +77,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         .await
         .unwrap();
     store.begin_list(set).await.unwrap();
-    let list = ListProgress {
-        set,
-        source: SOURCE.to_owned(),
-        origin: Origin::ResourceList,
-        at: at(time),
-        checks: None,
-        named: NamedSoFar::default(),
-    };
+    let list = world.reading(set, time);
     for (&part, (version, names)) in parts {
         if !goes_on() {
             return false;
@@ -89,18 +96,12 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             continue;
         }
         let end = PartEnd {
-            filter: Some(FILTER.to_owned()),
-            evidence: PartEvidence {
-                announced: None,
-                asked_at: world.now,
-            },
-            bad_entries: 0,
-            page: PageEnd::default(),
             document: Some(DocumentRecord {
                 uri: uri.to_string(),
                 validators: Validators::default(),
                 digest: [*version; 32],
             }),
+            ..part_end(world)
         };
         let mut step = PartStep {
             uri,
@@ -120,9 +121,9 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             step.begins = false;
         }
     }
-    let mut absence = Absence::new(true, None);
+    let mut search = AbsentSearch::new(true, None);
     while store
-        .delete_absent(&list, world.now, &mut absence, |_| true)
+        .delete_absent(&list, world.now, &mut search, |_| true)
         .await
         .unwrap()
         .is_some()
@@ -222,6 +223,35 @@ async fn unchanged_part_does_not_name_a_resource_that_it_did_not_name() {
     check(steps).await.unwrap();
 }
 
+/// The part is not the same proof as before: its resource may come again with the same entry.
+#[tokio::test]
+async fn part_is_read_again_if_a_resource_was_deleted_while_it_was_read() {
+    let world = World::new().await;
+    let (store, set) = (&world.store, world.set);
+    store.begin_list(set).await.unwrap();
+    let list = world.reading(set, 10);
+    let mut step = PartStep {
+        uri: part_uri(0),
+        begins: true,
+        end: None,
+        named: NamedSoFar::default(),
+    };
+    for (name, is_last) in [("a", false), ("b", true)] {
+        step.end = is_last.then(|| part_end(&world));
+        let entries = vec![created(name, 5)];
+        let listed = store.ingest_part(&list, world.now, entries, step.clone());
+        listed.done().await.unwrap();
+        step.begins = false;
+        world.work("1").await;
+        if !is_last {
+            world.announce(vec![deleted(name, 20)]).await;
+            world.work("1").await;
+        }
+    }
+    let part = store.part(set, &part_uri(0)).await.unwrap().unwrap();
+    assert!(part.names_any && !part.known.is_complete);
+}
+
 /// Two parts name a resource, with different times; the one with the later time drops it.
 #[tokio::test]
 async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
@@ -238,29 +268,12 @@ async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
         let trusted = (time == 20).then_some(FILTER);
         store.begin_parts(set, &index, trusted).await.unwrap();
         store.begin_list(set).await.unwrap();
-        let list = ListProgress {
-            set,
-            source: SOURCE.to_owned(),
-            origin: Origin::ResourceList,
-            at: at(time),
-            checks: None,
-            named: NamedSoFar::default(),
-        };
+        let list = world.reading(set, time);
         for (part, entries) in parts {
-            let evidence = PartEvidence {
-                announced: None,
-                asked_at: world.now,
-            };
             let step = PartStep {
                 uri: part_uri(*part),
                 begins: true,
-                end: Some(PartEnd {
-                    filter: Some(FILTER.to_owned()),
-                    evidence,
-                    bad_entries: 0,
-                    page: PageEnd::default(),
-                    document: None,
-                }),
+                end: Some(part_end(&world)),
                 named: NamedSoFar::default(),
             };
             let listed = store.ingest_part(&list, world.now, entries.clone(), step);

@@ -103,14 +103,7 @@ async fn resource_in_doubt_that_a_newer_list_names_wakes_the_worker() {
     world.store.mark_unclean_shutdown();
     let world = world.reopened();
     let mut wakes = world.store.wakes();
-    let list = ListProgress {
-        set: other,
-        source: SOURCE.to_owned(),
-        origin: Origin::ResourceList,
-        at: at(30),
-        checks: None,
-        named: NamedSoFar::default(),
-    };
+    let list = world.reading(other, 30);
     let entries = vec![created("a", 5)];
     let listed = world
         .store
@@ -348,14 +341,7 @@ async fn set_that_is_behind_a_deletion_shares_what_another_set_creates_again() {
 #[tokio::test]
 async fn resource_that_is_gone_is_missed_while_a_list_that_is_newer_than_the_deletion_is_read() {
     let (world, other) = deleted_by_one_set().await;
-    let list = ListProgress {
-        set: other,
-        source: SOURCE.to_owned(),
-        origin: Origin::ResourceList,
-        at: at(30),
-        checks: None,
-        named: NamedSoFar::default(),
-    };
+    let list = world.reading(other, 30);
     world.store.begin_list(other).await.unwrap();
     let entries = vec![created("a", 11)];
     let listed = world

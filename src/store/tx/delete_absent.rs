@@ -26,7 +26,7 @@ const ABSENT_A_STEP: usize = 1000;
 
 /// The resources of a set that a list does not name, as they are looked for.
 #[derive(Clone, Debug)]
-pub struct Absence {
+pub struct AbsentSearch {
     /// Whether the list proves that they do not exist.
     pub is_proven: bool,
     /// What the reading before has named: that is not absent either.
@@ -35,7 +35,7 @@ pub struct Absence {
     after: ResourceId,
 }
 
-impl Absence {
+impl AbsentSearch {
     /// From the first resource on.
     pub fn new(is_proven: bool, named_before: Option<NamedSoFar>) -> Self {
         Self {
@@ -54,13 +54,13 @@ impl Store {
         self: &Arc<Self>,
         list: &ListProgress,
         now: DateTime<Utc>,
-        absence: &mut Absence,
+        search: &mut AbsentSearch,
         wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
     ) -> Result<Option<BatchResult>, StoreError> {
-        let (list, step) = (list.clone(), absence.clone());
+        let (list, step) = (list.clone(), search.clone());
         let deleting = self.write(move |tx| delete_absent(tx.sql, &list, now, &step, wants));
         Ok(deleting.await?.map(|(result, last)| {
-            absence.after = last;
+            search.after = last;
             result
         }))
     }
@@ -72,12 +72,12 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let list = list.clone();
         self.read(move |sql| {
-            let mut absence = Absence::new(true, None);
-            while let Some((absent, last)) = next_absent(sql, &list, &absence)? {
+            let mut search = AbsentSearch::new(true, None);
+            while let Some((absent, last)) = next_absent(sql, &list, &search)? {
                 if !absent.is_empty() {
                     return Ok(true);
                 }
-                absence.after = last;
+                search.after = last;
             }
             Ok(false)
         })
@@ -90,13 +90,13 @@ impl Store {
 fn next_absent(
     sql: &Connection,
     list: &ListProgress,
-    absence: &Absence,
+    search: &AbsentSearch,
 ) -> Result<Option<(Vec<(ResourceId, Membership)>, ResourceId)>, StoreError> {
-    let members = membership::next_unlinked(sql, list.set, absence.after, RESOURCES_A_STEP)?;
+    let members = membership::next_unlinked(sql, list.set, search.after, RESOURCES_A_STEP)?;
     let Some(&(last, _)) = members.last() else {
         return Ok(None);
     };
-    let named_before = absence.named_before.as_ref();
+    let named_before = search.named_before.as_ref();
     let mut absent = members;
     absent.retain(|&(id, _)| {
         !list.named.contains(id) && !named_before.is_some_and(|named| named.contains(id))
@@ -113,18 +113,18 @@ fn delete_absent(
     sql: &Tallied<'_>,
     list: &ListProgress,
     now: DateTime<Utc>,
-    absence: &Absence,
+    search: &AbsentSearch,
     wants: impl Fn(&ResourceUri) -> bool,
 ) -> Result<Option<(BatchResult, ResourceId)>, StoreError> {
     let (set, at) = (list.set, list.at);
-    let Some((absent, last)) = next_absent(sql, list, absence)? else {
+    let Some((absent, last)) = next_absent(sql, list, search)? else {
         return Ok(None);
     };
     let mut context = BatchContext::read(sql, set, &list.source, list.origin, now)?;
     context.reading = Some(list);
     let mut result = BatchResult::default();
     for (id, membership) in absent {
-        let resource = if absence.is_proven {
+        let resource = if search.is_proven {
             Resource::find(sql, &context, id)?.filter(|it| wants(&it.state.uri))
         } else {
             None

@@ -81,15 +81,17 @@ impl Store {
         self.begin_write(move |tx| {
             let part = begin_step(tx.sql, list.set, &step)?;
             let result = ingest_listed(tx, &list, now, &step.named, &entries)?;
-            if let Some(end) = &step.end {
-                // Once there is room they are followed, whether the part has changed or not.
-                let filter = end.filter.as_deref();
-                let filter = filter.filter(|_| result.unfollowed == 0);
-                let named = step.named.get();
-                part::end(tx.sql, part, filter, end, &named)?;
-                if let Some(document) = &end.document {
-                    document::save(tx.sql, list.set, document)?;
-                }
+            let named = step.named.get();
+            let Some(end) = &step.end else {
+                part::add_names(tx.sql, part, &named)?;
+                return Ok(result);
+            };
+            // Once there is room they are followed, whether the part has changed or not.
+            let filter = end.filter.as_deref();
+            let filter = filter.filter(|_| result.unfollowed == 0);
+            part::end(tx.sql, part, filter, end, &named)?;
+            if let Some(document) = &end.document {
+                document::save(tx.sql, list.set, document)?;
             }
             Ok(result)
         })
