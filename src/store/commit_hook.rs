@@ -256,6 +256,7 @@ pub(crate) struct TaskSnapshot {
     pub(crate) hashes: Vec<Digest>,
     pub(crate) origin: Origin,
     pub(crate) state: String,
+    pub(crate) unconfirmed: bool,
 }
 
 impl Snapshot {
@@ -298,7 +299,7 @@ impl Snapshot {
             });
         }
         let mut query = sql.prepare_cached(
-            "SELECT resource.uri, task.set_id, task.kind, task.changed_at, task.since, task.hashes, task.origin, task.state
+            "SELECT resource.uri, task.set_id, task.kind, task.changed_at, task.since, task.hashes, task.origin, task.state, task.unconfirmed
              FROM task JOIN resource ON resource.id = task.resource_id ORDER BY task.resource_id",
         )?;
         let mut rows = query.query([])?;
@@ -312,6 +313,7 @@ impl Snapshot {
                 hashes: found.get::<_, DigestList<Vec<Digest>>>(5)?.0,
                 origin: column(found, 6)?,
                 state: found.get(7)?,
+                unconfirmed: found.get(8)?,
             });
         }
         let mut query = sql.prepare_cached("SELECT id, channel_id FROM inbox ORDER BY id")?;

@@ -179,11 +179,15 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
                 && gone.is_none()
                 && self.record.file.is_some();
             if is_denied || answer.is_none() && (asks || may_be_here) {
-                // It was claimed before that this was applied.
                 let behind = if !is_denied && self.answer_since(claim.revision).is_some() {
+                    // It was claimed before that this was applied.
                     self.as_claimed(claim.entry.set, claim.entry.at)
                 } else {
-                    claim.entry.at
+                    // What the documents state may be to be done yet.
+                    let stated = exists.or(gone);
+                    let documents = stated
+                        .and_then(|_| self.decide_beside((exists, gone), (None, None)).behind);
+                    documents.map_or(claim.entry.at, |behind| behind.min(claim.entry.at))
                 };
                 return if claim.exists() {
                     fetch(2, claim, true, Absence::Answers, behind)
@@ -192,6 +196,16 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
                 };
             }
         }
+        self.decide_beside((exists, gone), (claimed, hub))
+    }
+
+    /// Rows 3 to 9, of the newest existence and absence. `claimed`: what a hub has stated, for which the Source need not be asked; `hub`:
+    /// the same, if the documents do not confirm it.
+    fn decide_beside(
+        &self,
+        (exists, gone): (Option<&'a Statement>, Option<&'a Statement>),
+        (claimed, hub): (Option<&'a Statement>, Option<&'a Statement>),
+    ) -> Decision<'a> {
         let mut winner = exists;
         if let Some(existing) = exists
             && let Some(deletion) = self.contradiction(existing)
@@ -372,6 +386,16 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         at.max((self.set)(set).unbroken)
     }
 
+    /// The time of a change. Of one that is as old as the file it is not known which is newer, and the claim is not lowered.
+    fn as_recorded(&self, change: &Statement) -> Option<SourceTime> {
+        let Entry { set, at, .. } = change.entry;
+        if at.is_some() && self.record.file.is_some() && self.record.at == at {
+            self.as_claimed(set, at)
+        } else {
+            at
+        }
+    }
+
     /// The time of what a list reveals: it has happened after the unbroken coverage, or at its own time if that is before.
     fn since_before(&self, set: SetKey, at: Option<SourceTime>) -> Option<SourceTime> {
         let unbroken = (self.set)(set).unbroken;
@@ -411,7 +435,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
                 if self.live.iter().any(is_claimed) {
                     self.as_claimed(set, at)
                 } else {
-                    at
+                    self.as_recorded(of)
                 }
             }
             (Voice::Hub, _) | (_, Stated::Listed(_)) => at,
@@ -430,7 +454,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         let behind = if may_be_here {
             at.max(unbroken)
         } else if winner.is_change() {
-            at
+            self.as_recorded(winner)
         } else {
             let at = at.filter(|_| at > self.record.at);
             self.since_before(winner.entry.set, at)

@@ -400,6 +400,10 @@ impl Scene {
         let resource = entry.resource;
         let task = view.tasks.get(&resource);
         let is_deletion = |task: &&TaskSnapshot| task.kind == ChangeKind::Deleted;
+        // What only a hub states is a request for what the Source serves, whatever change it is of.
+        if task.is_some_and(|task| task.unconfirmed && !is_deletion(&task)) {
+            return true;
+        }
         let pending = task.map(|task| {
             let deleted = is_deletion(task);
             self.source

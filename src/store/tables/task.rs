@@ -560,7 +560,7 @@ pub(crate) fn lower_since(
     since: Option<SourceTime>,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE task SET since = ?2 WHERE resource_id = ?1 AND (since > ?2 OR CAST(?2 AS BIGINT) IS NULL)",
+        "UPDATE task SET since = ?2 WHERE resource_id = ?1 AND (since > ?2 OR since IS NOT NULL AND CAST(?2 AS BIGINT) IS NULL)",
     )?
     .execute(params![resource, Column(&since)])
     .map(drop)

@@ -327,6 +327,8 @@ impl Resource {
         let Some(news) = news else {
             return Ok(Settled::Same);
         };
+        // The entry may state something that happened before what the task does, and is to be done as well.
+        task::lower_since(sql, id, wanted.since)?;
         if wanted.kind == ChangeKind::Deleted {
             if task.state == TaskState::Interrupted {
                 task::resume_interrupted(sql, id)?;
