@@ -386,10 +386,17 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         at.max((self.set)(set).unbroken)
     }
 
-    /// The time of a change. Of one that is as old as the file it is not known which is newer, and the claim is not lowered.
+    /// The time of a change. The claim is not lowered if the file is as old, or newer, or if the hub had it fetched that states a time that is
+    /// as late, or later: it may be that change.
     fn as_recorded(&self, change: &Statement) -> Option<SourceTime> {
         let Entry { set, at, .. } = change.entry;
-        if at.is_some() && self.record.file.is_some() && self.record.at == at {
+        let is_claimed =
+            |s: &&Statement| s.entry.voice_in_set() == (set, Voice::Hub) && s.entry.at >= at;
+        let may_be_here = match self.record.at {
+            Some(_) => at <= self.record.at,
+            None => self.live.iter().any(is_claimed),
+        };
+        if at.is_some() && self.record.file.is_some() && may_be_here {
             self.as_claimed(set, at)
         } else {
             at

@@ -401,7 +401,7 @@ impl Scene {
         let task = view.tasks.get(&resource);
         let is_deletion = |task: &&TaskSnapshot| task.kind == ChangeKind::Deleted;
         // What only a hub states is a request for what the Source serves, whatever change it is of.
-        if task.is_some_and(|task| task.unconfirmed && !is_deletion(&task)) {
+        if task.is_some_and(|task| task.unconfirmed && !is_deletion(task)) {
             return true;
         }
         let pending = task.map(|task| {
@@ -418,7 +418,7 @@ impl Scene {
         self.applied(view, resource)
             .max(pending.unwrap_or_default())
             >= entry.version
-            || (is_gone && self.was_to_go(entry))
+            || (is_gone && (entry.kind == ChangeKind::Deleted || self.was_to_go(entry)))
     }
 
     /// Whether the resource was deleted by that change or later: then it may be missing.

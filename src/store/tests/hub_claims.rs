@@ -292,3 +292,15 @@ async fn resource_that_only_a_hub_has_made_up_is_contradicted_by_the_documents_o
     let ended = world.cover_until(100, Vec::new()).await;
     assert_eq!(ended.contradicted, 1);
 }
+
+/// The request stands for both.
+#[tokio::test]
+async fn list_holds_back_for_what_it_states_beside_the_request_of_a_hub() {
+    let world = World::new().await;
+    world.announce(vec![by_hub(created("a", 20))]).await;
+    world.list(world.set, 10, vec![created("a", 5)]).await;
+    assert_eq!(world.due_names().await, ["created a"]);
+    assert_eq!(world.statistics().await.synced_until, None);
+    world.work("1").await;
+    assert_eq!(world.statistics().await.synced_until, Some(at(10)));
+}

@@ -163,3 +163,20 @@ async fn adopted_file_of_a_deleted_resource_is_of_the_set_that_has_it() {
     world.list(world.set, 20, Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
 }
+
+/// A list of another set replaces the task of the repair, and ends: the set of the file does not name the resource.
+#[tokio::test]
+async fn file_of_a_repair_is_removed_if_no_list_names_it_at_its_end() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.list(world.set, 10, vec![created("a", 5)]).await;
+    world.announce(vec![deleted("a", 12)]).await;
+    world.work("").await;
+    repair(&world, vec![created("a", 14)]).await;
+    let started = world.due().await;
+    world.list(other, 16, vec![created("a", 5)]).await;
+    world.list(other, 17, Vec::new()).await;
+    let results = started.into_iter().map(|task| published(task, "x"));
+    world.complete(results.collect()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+}

@@ -146,18 +146,17 @@ impl Resource {
         Ok(implied)
     }
 
-    fn listed(
+    fn membership_in(
         &self,
         sql: &Connection,
         context: &BatchContext<'_>,
         set: SetId,
-    ) -> Result<Option<SourceTime>, StoreError> {
-        let membership = if set == context.set {
-            self.state.membership
+    ) -> Result<Option<Membership>, StoreError> {
+        if set == context.set {
+            Ok(self.state.membership)
         } else {
-            membership::get(sql, set, self.state.id)?
-        };
-        context.listed(set, self.state.id, membership)
+            Ok(membership::get(sql, set, self.state.id)?)
+        }
     }
 
     fn of_task(
@@ -173,7 +172,8 @@ impl Resource {
         if task.stated.0 == 0 || self.stored.iter().any(|it| it.revision == task.stated) {
             return Ok(None);
         }
-        let listed = self.listed(sql, context, task.set)?;
+        let membership = self.membership_in(sql, context, task.set)?;
+        let listed = context.listed(task.set, self.state.id, membership)?;
         let deletes = task.kind == ChangeKind::Deleted;
         let stated = match (task.origin.is_listing(), deletes) {
             (false, _) => Stated::Change(task.kind),
@@ -205,7 +205,12 @@ impl Resource {
         let Some(known) = state.known.as_ref().filter(|_| state.voice != Voice::Hub) else {
             return Ok(None);
         };
-        let listed = self.listed(sql, context, state.announced_by)?;
+        let membership = self.membership_in(sql, context, state.announced_by)?;
+        if known.kind.is_none() && !known.deleted && membership.is_none() {
+            // It was published after its set had left it out of a list.
+            return Ok(None);
+        }
+        let listed = context.listed(state.announced_by, state.id, membership)?;
         let stated = match (known.kind, known.deleted) {
             (Some(kind), _) => Stated::Change(kind),
             (None, false) => Stated::Listed(listed.or(known.changed_at).unwrap_or(SourceTime::MIN)),

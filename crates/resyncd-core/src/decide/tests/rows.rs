@@ -140,6 +140,10 @@ fn first_row_that_fits_decides() {
         // What the documents state is to be done as well.
         ("1:listed@5^10 1:deleted@20!", "file", "2 ask of 1 behind"), ("1:listed@5^10 1:updated@20!", "unbroken=10", "2 fetch-if-served of 1 behind 5"),
         ("1:updated@15 1:updated@20!", "unbroken=10 absent=1", "2 fetch-if-served of 1 behind 15"), ("1:deleted@15 1:updated@20!", "file", "2 fetch-if-served of 1 behind 15"),
+        // What was fetched because of the hub before may be what the documents state.
+        ("1:updated@15 1:updated@20!", "file unbroken=50 absent=1", "2 fetch-if-served of 1 behind 20"), ("1:updated@21 1:updated@20!", "file unbroken=50", "8 fetch of 1 behind 21"),
+        ("1:updated@15 1:updated@20!", "file at=1 unbroken=50 absent=1", "2 fetch-if-served of 1 behind 15"), ("1:updated@15 1:updated@20!", "unbroken=50 absent=1", "2 fetch-if-served of 1 behind 15"),
+        ("1:updated@15 2:updated@20!", "file unbroken=50", "2 fetch-if-served of 2 behind 15"), ("1:updated@21 1:updated@20! 2:updated@30!", "file unbroken=50", "2 fetch-if-served of 2 behind 21"),
         ("1:listed@5#a^10 1:deleted@20!", "file#a changed=2 fetched=1", "8 fetch of 1 behind 5"),
         // 3: another set states its deletion, as the last one.
         ("2:created@1 1:created@20& 2:deleted@20", "file", "3 ask of 2 behind 20"), ("2:created@1 1:created@20& 2:deleted@20", "file absent=3", "7 remove of 2 behind 20"),
@@ -207,7 +211,7 @@ fn first_row_that_fits_decides() {
         ("2:created@1 1:deleted@30! 2:deleted@20", "file absent=3", "5 remove of 1 behind 30"),
         // What a hub has stated of its time was claimed when the Source had answered, or there was no file.
         ("1:created@1 1:deleted@20! 1:deleted@20", "may-have-file unbroken=50", "7 remove of 1 behind 50"),
-        ("1:created@1 1:deleted@20! 1:deleted@20", "file unbroken=50", "7 remove of 1 behind 20"),
+        ("1:created@1 1:deleted@20! 1:deleted@20", "file at=1 unbroken=50", "7 remove of 1 behind 20"),
         // Its last link has ended.
         ("1:created@20& 1:deleted&", "file", "7 remove of 1 behind"), ("1:created@20& 1:deleted&", "file unbroken=40", "7 remove of 1 behind 40"),
         ("1:created@20& 1:deleted&", "", "7 settled"), ("1:created@20& 1:deleted& 1:created@20&", "", "8 fetch of 1 behind 20"),
@@ -233,6 +237,7 @@ fn first_row_that_fits_decides() {
         ("1:updated@20 2:listed^15", "file fetched=1", "8 settled"),
         // Which of two changes of one time is newer is not known: the claim is not lowered.
         ("1:updated@20#b", "file#a at=20 unbroken=50", "8 fetch-exactly of 1 behind 50"), ("1:updated@20#b", "file#a at=19 unbroken=50", "8 fetch-exactly of 1 behind 20"),
+        ("1:updated@20#b", "file#a at=21 unbroken=50", "8 fetch-exactly of 1 behind 50"),
         ("1:deleted@20", "file at=20 unbroken=50", "7 remove of 1 behind 50"), ("1:deleted@20", "file at=19 unbroken=50", "7 remove of 1 behind 20"),
         // 9: it states nothing of its content, and may be asked for.
         ("1:listed^30", "file fetched=1 check", "9 fetch of 1 behind"), ("1:listed^30", "file check", "8 fetch of 1 behind"),
