@@ -137,16 +137,17 @@ pub fn decide<'a>(
     record: &Record<'_>,
     may_check: bool,
 ) -> Decision<'a> {
-    let facts = Facts {
-        live: statements
-            .iter()
-            .filter(|statement| set(statement.entry.set).is_followed)
-            .collect(),
-        set,
-        record,
-        may_check,
-    };
-    facts.decide()
+    Facts::new(statements, set, record, may_check).decide()
+}
+
+/// From when on the mirror is behind, while what is to be done is not done, because of a change that comes after a later one.
+pub fn behind_of_older(
+    statements: &[Statement],
+    facts: impl Fn(SetKey) -> SetFacts,
+    record: &Record<'_>,
+    (set, at): (SetKey, Option<SourceTime>),
+) -> Option<SourceTime> {
+    Facts::new(statements, facts, record, false).behind_of(set, at)
 }
 
 struct Facts<'a, 'r, F> {
@@ -157,7 +158,17 @@ struct Facts<'a, 'r, F> {
     may_check: bool,
 }
 
-impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
+impl<'a, 'r, F: Fn(SetKey) -> SetFacts> Facts<'a, 'r, F> {
+    fn new(statements: &'a [Statement], set: F, record: &'r Record<'r>, may_check: bool) -> Self {
+        let is_followed = |it: &&Statement| set(it.entry.set).is_followed;
+        Self {
+            live: statements.iter().filter(is_followed).collect(),
+            set,
+            record,
+            may_check,
+        }
+    }
+
     fn decide(&self) -> Decision<'a> {
         let exists = self.newest_existence();
         let gone = self.newest_absence();
@@ -386,17 +397,28 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
         at.max((self.set)(set).unbroken)
     }
 
-    /// The time of a change. The claim is not lowered if the file is as old, or newer, or if the hub had it fetched that states a time that is
-    /// as late, or later: it may be that change.
-    fn as_recorded(&self, change: &Statement) -> Option<SourceTime> {
-        let Entry { set, at, .. } = change.entry;
-        let is_claimed =
-            |s: &&Statement| s.entry.voice_in_set() == (set, Voice::Hub) && s.entry.at >= at;
-        let may_be_here = match self.record.at {
-            Some(_) => at <= self.record.at,
-            None => self.live.iter().any(is_claimed),
-        };
-        if at.is_some() && self.record.file.is_some() && may_be_here {
+    /// What the hub of a set has stated of that time, or of a later one.
+    fn claims_since(
+        &self,
+        set: SetKey,
+        at: Option<SourceTime>,
+    ) -> impl Iterator<Item = &Statement> {
+        let claims = self.live.iter().filter(move |s| {
+            s.entry.voice_in_set() == (set, Voice::Hub) && at.is_some() && s.entry.at >= at
+        });
+        claims.copied()
+    }
+
+    /// From when on the mirror is behind because of a change. The claim is not lowered if the mirror may have it already.
+    fn behind_of(&self, set: SetKey, at: Option<SourceTime>) -> Option<SourceTime> {
+        let Record {
+            file, at: recorded, ..
+        } = self.record;
+        // A file without a time was fetched because of the hub.
+        let is_fetched = file.is_some() && recorded.is_none();
+        let may_be_here = file.is_some() && at.is_some() && at <= *recorded
+            || (self.claims_since(set, at)).any(|claim| is_fetched || self.is_done(claim));
+        if may_be_here {
             self.as_claimed(set, at)
         } else {
             at
@@ -434,17 +456,7 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
             // No document states when a link has ended.
             (Voice::Link, _) => self.as_claimed(set, None),
             (_, Stated::Absent(list)) => self.since_before(set, Some(list)),
-            (Voice::Source, Stated::Change(_)) => {
-                let is_claimed = |s: &&Statement| {
-                    let is_claim = s.entry.voice_in_set() == (set, Voice::Hub);
-                    is_claim && s.entry.at >= at && self.is_done(s)
-                };
-                if self.live.iter().any(is_claimed) {
-                    self.as_claimed(set, at)
-                } else {
-                    self.as_recorded(of)
-                }
-            }
+            (Voice::Source, Stated::Change(_)) => self.behind_of(set, at),
             (Voice::Hub, _) | (_, Stated::Listed(_)) => at,
         };
         decision(row, Desired::Remove { stated }, behind)
@@ -453,18 +465,14 @@ impl<'a, F: Fn(SetKey) -> SetFacts> Facts<'a, '_, F> {
     /// It exists.
     fn existence(&self, winner: &'a Statement, hub: Option<&Statement>) -> Decision<'a> {
         let at = winner.entry.at;
-        // What the Source has answered because of a hub may have been what is stated now already.
-        let answered = hub.filter(|hub| self.is_done(hub));
-        let may_be_here = at.is_some() && answered.is_some_and(|hub| hub.entry.at >= at);
         let may_be_later = at.is_some() && hub.is_some_and(|hub| hub.entry.at > at);
-        let unbroken = (self.set)(winner.entry.set).unbroken;
-        let behind = if may_be_here {
-            at.max(unbroken)
-        } else if winner.is_change() {
-            self.as_recorded(winner)
+        let set = winner.entry.set;
+        let was_asked = (self.claims_since(set, at)).any(|claim| self.is_done(claim));
+        let behind = if winner.is_change() || was_asked {
+            self.behind_of(set, at)
         } else {
             let at = at.filter(|_| at > self.record.at);
-            self.since_before(winner.entry.set, at)
+            self.since_before(set, at)
         };
         let has_changed = self.answer_since(winner.revision) == Some(Answer::Changed);
         // What is recorded may be computed from bytes that the Source does not serve any more, and what it has served once it may have

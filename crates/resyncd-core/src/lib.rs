@@ -88,7 +88,7 @@ pub use channel::{
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
-pub use decide::{Absence, Answer, Decision, Desired, Record, SetFacts, decide};
+pub use decide::{Absence, Answer, Decision, Desired, Record, SetFacts, behind_of_older, decide};
 pub use deletion_guard::needs_approval;
 pub use error_class::ErrorClass;
 pub use linked::{LinkRules, LinkTargets, LinkedAs, LinkedResource};

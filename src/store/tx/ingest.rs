@@ -229,7 +229,7 @@ fn ingest_change(
         if resource.existence_in(context.set).is_some() {
             resource.follow_links_of_older(sql, context, change)?;
         }
-        resource.lower_since(sql, context, changed_at)?;
+        resource.hold_back_for_older(sql, context, changed_at)?;
         // The statements of others may be older than that.
         resource.settle(sql, context, None, Cause::Document)?;
         return Ok(false);

@@ -3,8 +3,6 @@
 //! Invariants: this is the only place where a statement becomes a task, or a task ends without a result; what is decided follows from
 //! [`decide`](resyncd_core::decide()) alone. A task that may be in progress when it is dropped is remembered until its result is known.
 
-use std::cmp::Ordering;
-
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::{ContentMatch, Desired, Revision, SetKey, Stated, Voice, latest_plausible};
@@ -467,30 +465,6 @@ impl Resource {
         task::delete(sql, id)?;
         self.state.task = None;
         Ok(())
-    }
-
-    /// Lowers the task's `since` to an older change that the mirror does not have: the task stands for both.
-    pub(super) fn lower_since(
-        &self,
-        sql: &Connection,
-        context: &BatchContext<'_>,
-        changed_at: Option<SourceTime>,
-    ) -> Result<(), StoreError> {
-        if self.state.task.is_none() {
-            return Ok(());
-        }
-        let known_at = self.state.known.as_ref().map(|known| known.changed_at);
-        // What was fetched, or forgotten, because of a hub may be that change.
-        let may_be_known = known_at.is_none() || self.state.voice == Voice::Hub;
-        let since = match known_at.map(|known_at| known_at.cmp(&changed_at)) {
-            _ if may_be_known => changed_at.max(context.unbroken_until()?),
-            None | Some(Ordering::Less) => changed_at,
-            // Which of the two is newer is not known. `synced_until` is not lowered, because it was claimed already; but it does not
-            // advance either.
-            Some(Ordering::Equal) => changed_at.max(context.unbroken_until()?),
-            Some(Ordering::Greater) => return Ok(()),
-        };
-        Ok(task::lower_since(sql, self.state.id, since)?)
     }
 }
 

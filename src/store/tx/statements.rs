@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry as MapEntry;
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::{
     Answer, Applied, ContentMatch, Decision, Entry, Record, RecordedFile, Revision, SetFacts,
-    SetKey, Stated, Statement, Voice, apply, decide,
+    SetKey, Stated, Statement, Voice, apply, behind_of_older, decide,
 };
 use rusqlite::Connection;
 
@@ -20,7 +20,7 @@ use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::source_set::{self, SetTimes};
-use crate::store::tables::task::{PendingTask, TaskState};
+use crate::store::tables::task::{self, PendingTask, TaskState};
 use crate::store::tables::{membership, statement};
 
 impl BatchContext<'_> {
@@ -384,21 +384,42 @@ impl Resource {
         context: &BatchContext<'_>,
         task: Option<&PendingTask>,
     ) -> Result<Decision<'_>, StoreError> {
-        let mut sets: Vec<(SetKey, SetFacts)> = Vec::new();
-        for statement in &self.statements {
-            let set = statement.entry.set;
-            sets.push((set, context.times(set)?.facts));
-        }
-        let facts = |set: SetKey| {
-            let found = sets.iter().find(|(it, _)| *it == set);
-            found.map(|(_, facts)| *facts).unwrap_or_default()
-        };
         let record = Record {
             is_requested: task.is_some() && self.state.known.is_none(),
             ..self.record()
         };
         let may_check = task.is_some_and(PendingTask::is_check);
+        let facts = self.facts(context)?;
         Ok(decide(&self.statements, facts, &record, may_check))
+    }
+
+    /// What is known of the sets that state something.
+    fn facts(&self, context: &BatchContext<'_>) -> Result<impl Fn(SetKey) -> SetFacts, StoreError> {
+        let mut sets: Vec<(SetKey, SetFacts)> = Vec::new();
+        for statement in &self.statements {
+            let set = statement.entry.set;
+            sets.push((set, context.times(set)?.facts));
+        }
+        Ok(move |set: SetKey| {
+            let found = sets.iter().find(|(it, _)| *it == set);
+            found.map(|(_, facts)| *facts).unwrap_or_default()
+        })
+    }
+
+    /// Holds the claim back for a change that comes after a later one: the task stands for both.
+    pub(super) fn hold_back_for_older(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        changed_at: Option<SourceTime>,
+    ) -> Result<(), StoreError> {
+        if self.state.task.is_none() {
+            return Ok(());
+        }
+        let older = (SetKey(context.set.0), changed_at);
+        let facts = self.facts(context)?;
+        let since = behind_of_older(&self.statements, facts, &self.record(), older);
+        Ok(task::lower_since(sql, self.state.id, since)?)
     }
 
     /// The file may be another than is recorded.
