@@ -54,11 +54,8 @@ pub(crate) fn client(timeout: Duration) -> Client {
 
 /// Fetches a URL as a document, as a resource and as a package; returns the lengths or the error codes.
 pub(crate) async fn fetch_all(client: &Client, url: &Url) -> [Result<u64, &'static str>; 3] {
-    let document = client.get_document(url, None, LIMIT).await;
-    let document = document.map(|fetched| match fetched {
-        resyncd_fetch::DocumentAnswer::Document(document) => document.bytes_len(),
-        resyncd_fetch::DocumentAnswer::NotModified => panic!("the request was unconditional"),
-    });
+    let document = client.get_document(url, LIMIT).await;
+    let document = document.map(|document| document.bytes_len());
     let uri = ResourceUri::try_from(url.clone()).unwrap();
     let any = AllowedHosts::any();
     let content = async {
@@ -278,7 +275,7 @@ async fn trickling_document_times_out() {
     // A document may take thirty times this timeout: three seconds for each of two tries.
     let client = client(Duration::from_millis(100));
     let url = site.url("/list.xml");
-    let result = soon("the error", client.get_document(&url, None, LIMIT)).await;
+    let result = soon("the error", client.get_document(&url, LIMIT)).await;
     let error = result.unwrap_err();
     assert_eq!(error.code(), "timeout");
     assert!(error.to_string().contains("[http] timeout"), "{error}");
@@ -303,7 +300,7 @@ async fn unneeded_bodies_are_not_awaited() {
     let url = site.url("/redirect");
     let (hub, request) = subscribing(&site.url("/hub"));
     let both = futures_util::future::join(
-        client.get_document(&url, None, LIMIT),
+        client.get_document(&url, LIMIT),
         client.ask_hub(&hub, &request),
     );
     let (document, answer) = soon("both requests", both).await;

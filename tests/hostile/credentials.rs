@@ -260,9 +260,7 @@ async fn password_is_sent_again_when_a_redirect_returns_to_its_origin() {
     let client = Client::new(&http, resyncd::clock::now)
         .unwrap()
         .with_credentials(&credentials);
-    let got = client
-        .get_document(&foreign_server.url("/away"), None, 99)
-        .await;
+    let got = client.get_document(&foreign_server.url("/away"), 99).await;
     assert!(got.is_ok());
     assert_eq!(*foreign_log.lock().unwrap(), [("/away".to_owned(), None)]);
     let header = Some(CONFIGURED_HEADER.to_owned());

@@ -107,7 +107,7 @@ fn client(proxy: &Proxy, more: &str, url: &str) -> Client {
 
 async fn get(client: &Client, url: &str) -> Result<(), resyncd_fetch::FetchError> {
     let url = Url::parse(url).unwrap();
-    client.get_document(&url, None, 1 << 20).await.map(drop)
+    client.get_document(&url, 1 << 20).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]

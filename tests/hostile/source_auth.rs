@@ -255,7 +255,7 @@ async fn certificate_of_the_client_is_shown_to_its_source_only() {
         .collect()
     };
     let get = async |client: &Client, url| {
-        client.get_document(&url, None, 1 << 20).await.unwrap();
+        client.get_document(&url, 1 << 20).await.unwrap();
     };
     get(&client, own.url("/document")).await;
     assert_eq!(shown(&own), [("/document".to_owned(), true, true)]);
@@ -295,12 +295,12 @@ async fn certificate_of_the_client_is_shown_over_http2() {
         let uri = ResourceUri::parse(site.url("/resource").as_str()).unwrap();
         for _ in 0..3 {
             let url = site.url("/document");
-            client.get_document(&url, None, limit).await.unwrap();
+            client.get_document(&url, limit).await.unwrap();
             client.get_content(&uri, &any, None, None).await.unwrap();
         }
     }
     let to = own.url(&format!("/to?{}", other.url("/target")));
-    client.get_document(&to, None, limit).await.unwrap();
+    client.get_document(&to, limit).await.unwrap();
     for (site, is_own) in [(&own, true), (&other, false)] {
         let seen = site.seen();
         assert_eq!(seen.len(), 7);
@@ -313,7 +313,7 @@ async fn certificate_of_the_client_is_shown_over_http2() {
     }
     // The connection on which the certificate was shown serves no other Source.
     let elsewhere = own.url("/of-another");
-    shared.get_document(&elsewhere, None, limit).await.unwrap();
+    shared.get_document(&elsewhere, limit).await.unwrap();
     let seen = own.seen();
     assert_eq!(
         (seen[0].version, seen[0].has_certificate),
@@ -328,7 +328,7 @@ async fn further_authority_is_trusted_where_it_is_configured() {
     let url = site.url("/").to_string();
     let mut config = configuration(&folder, "allow_private_addresses = true", &url, "");
     let client = config.client().unwrap();
-    assert!(client.get_document(&site.url("/a"), None, 99).await.is_ok());
+    assert!(client.get_document(&site.url("/a"), 99).await.is_ok());
     config.http.authorities = Default::default();
     let client = config.client().unwrap();
     let quick = resyncd_fetch::Bounds {
@@ -336,7 +336,7 @@ async fn further_authority_is_trusted_where_it_is_configured() {
         ..resyncd_fetch::Bounds::DOCUMENT
     };
     let client = client.with_document_retries(quick);
-    let error = client.get_document(&site.url("/a"), None, 99).await;
+    let error = client.get_document(&site.url("/a"), 99).await;
     let error = error.err().unwrap();
     assert_eq!(error.code(), "tls");
     assert!(error.to_string().contains("[http] ca_file"), "{error}");

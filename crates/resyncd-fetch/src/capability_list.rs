@@ -9,7 +9,7 @@ use url::Url;
 
 use super::error::on_blocking_thread;
 use super::web_page::{links_of_page, sitemaps_of_page};
-use super::{Client, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
+use super::{Client, DiscoveryError, FetchError, FetchedDocument};
 use crate::HeaderLink;
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -228,9 +228,16 @@ pub(super) async fn examine(
     known: Option<&Validators>,
     limit: u64,
 ) -> Result<(DocumentRole, Validators), DiscoveryError> {
-    let fetched = client
-        .get_document_or_page(uri, known, limit, MAX_PAGE)
-        .await;
+    let fetched = match known {
+        Some(known) => {
+            let fetching = || client.try_document_if_changed(uri, known, limit, MAX_PAGE);
+            client.retry(fetching).await
+        }
+        None => {
+            let fetching = || client.try_document(uri, limit, MAX_PAGE);
+            client.retry(fetching).await.map(Some)
+        }
+    };
     if let Err(FetchError::TooLarge(_)) = fetched {
         // A resource of any length may name its Capability List in a header.
         let links = client.link_header(uri).await.unwrap_or_default();
@@ -245,8 +252,8 @@ pub(super) async fn examine(
         }
     }
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
-        DocumentAnswer::NotModified => Ok((DocumentRole::NotModified, Validators::default())),
-        DocumentAnswer::Document(document) => {
+        None => Ok((DocumentRole::NotModified, Validators::default())),
+        Some(document) => {
             let validators = document.validators().clone();
             let of_reading = uri.clone();
             let reading = on_blocking_thread(move || role_of(&of_reading, document));

@@ -33,15 +33,6 @@ const MAX_LINKS: usize = 100;
 /// The maximum time for the body of a document in time-outs: a server that sends single bytes must not hold the connection forever.
 const TIMEOUTS_PER_DOCUMENT: u32 = 30;
 
-/// The result of a request for a document.
-#[derive(Debug)]
-pub enum DocumentAnswer {
-    /// It is still the known version.
-    NotModified,
-    /// The document.
-    Document(Box<FetchedDocument>),
-}
-
 /// A reader that owns its document.
 pub type OwnedReader = DocumentReader<Box<dyn BufRead + Send>>;
 
@@ -149,47 +140,74 @@ fn open<R: BufRead>(
 }
 
 impl Client {
-    /// Fetches a document, unless it is still the `known` version. Retries temporary errors; returns the error of the last try.
+    /// Fetches a document. Retries temporary errors; returns the error of the last try.
     ///
     /// At most `limit` bytes after decompression. Up to a mebibyte is stored in memory, more in an unnamed file.
     pub async fn get_document(
         &self,
         uri: &Url,
-        known: Option<&Validators>,
         limit: u64,
-    ) -> Result<DocumentAnswer, FetchError> {
-        self.get_document_or_page(uri, known, limit, u64::MAX).await
+    ) -> Result<Box<FetchedDocument>, FetchError> {
+        self.retry(|| self.try_document(uri, limit, u64::MAX)).await
     }
 
-    /// As [`get_document`](Self::get_document), but of what is clearly no document only about `page` bytes are read.
-    pub(super) async fn get_document_or_page(
+    /// As [`get_document`](Self::get_document); `None` if it is still the `known` version.
+    pub async fn get_document_if_changed(
         &self,
         uri: &Url,
-        known: Option<&Validators>,
+        known: &Validators,
         limit: u64,
-        page: u64,
-    ) -> Result<DocumentAnswer, FetchError> {
-        self.retry(|| self.try_document(uri, known, limit, page))
+    ) -> Result<Option<Box<FetchedDocument>>, FetchError> {
+        self.retry(|| self.try_document_if_changed(uri, known, limit, u64::MAX))
             .await
     }
 
-    /// The same without retries.
+    /// As [`get_document`](Self::get_document), without retries; of what is clearly no document only about `page` bytes are read.
     pub(super) async fn try_document(
         &self,
         uri: &Url,
-        known: Option<&Validators>,
         limit: u64,
         page: u64,
-    ) -> Result<DocumentAnswer, FetchError> {
-        let known = known.filter(|known| !known.is_empty());
-        let answer = self
-            .ask_document(uri, Follow::All, |http, url| {
-                make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
-            })
-            .await?;
+    ) -> Result<Box<FetchedDocument>, FetchError> {
+        let answer = self.ask_for_document(uri, None).await?;
+        self.receive_document(answer, limit, page).await
+    }
+
+    /// As [`try_document`](Self::try_document); `None` if it is still the `known` version.
+    pub(super) async fn try_document_if_changed(
+        &self,
+        uri: &Url,
+        known: &Validators,
+        limit: u64,
+        page: u64,
+    ) -> Result<Option<Box<FetchedDocument>>, FetchError> {
+        let answer = self.ask_for_document(uri, Some(known)).await?;
+        if answer.response.status() == StatusCode::NOT_MODIFIED && !known.is_empty() {
+            return Ok(None);
+        }
+        let received = self.receive_document(answer, limit, page).await;
+        received.map(Some)
+    }
+
+    async fn ask_for_document(
+        &self,
+        uri: &Url,
+        known: Option<&Validators>,
+    ) -> Result<Answer, FetchError> {
+        self.ask_document(uri, Follow::All, |http, url| {
+            make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
+        })
+        .await
+    }
+
+    async fn receive_document(
+        &self,
+        answer: Answer,
+        limit: u64,
+        page: u64,
+    ) -> Result<Box<FetchedDocument>, FetchError> {
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
-            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(DocumentAnswer::NotModified),
             _ => return Err(answer.into_error().await),
         }
         let stated = answer.content_coding();
@@ -222,7 +240,7 @@ impl Client {
         let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
         // It takes too long, its task ends, or the body has an error.
         let spooled = tokio::time::timeout(longest, spooling).await???;
-        Ok(DocumentAnswer::Document(Box::new(FetchedDocument {
+        Ok(Box::new(FetchedDocument {
             url,
             validators,
             last_modified,
@@ -233,7 +251,7 @@ impl Client {
             redaction: self.redaction().clone(),
             is_whole,
             max_uri_bytes: self.max_uri_bytes,
-        })))
+        }))
     }
 }
 
@@ -305,13 +323,8 @@ mod tests {
 
     async fn get(site: &TestSite, path: &str) -> Result<FetchedDocument, FetchError> {
         let url = Url::parse(&site.url(path)).unwrap();
-        match test_site::client()
-            .get_document(&url, None, 8 << 20)
-            .await?
-        {
-            DocumentAnswer::Document(document) => Ok(*document),
-            DocumentAnswer::NotModified => panic!("nothing was known"),
-        }
+        let document = test_site::client().get_document(&url, 8 << 20).await?;
+        Ok(*document)
     }
 
     /// Answers at once.
@@ -339,7 +352,7 @@ mod tests {
         let began = tokio::time::Instant::now();
         let url = Url::parse("https://example.com/sitemap.txt").unwrap();
         for _ in 0..2 {
-            client.get_document(&url, None, 1000).await.unwrap();
+            client.get_document(&url, 1000).await.unwrap();
         }
         let longest = client.timeout() * TIMEOUTS_PER_DOCUMENT;
         assert!(began.elapsed() > longest);
@@ -426,9 +439,9 @@ mod tests {
             Some(SourceTime::from_micros(784_111_777_000_000))
         );
         let client = test_site::client();
-        let known = Some(document.validators());
-        let again = client.get_document(document.url(), known, 99).await;
-        assert!(matches!(again, Ok(DocumentAnswer::NotModified)));
+        let known = document.validators();
+        let again = client.get_document_if_changed(document.url(), known, 99);
+        assert!(again.await.unwrap().is_none());
     }
 
     #[tokio::test]
@@ -449,20 +462,17 @@ mod tests {
         .await;
         let client = test_site::client();
         let url = Url::parse(&site.url("/")).unwrap();
-        let mut known = None;
+        let mut known = Validators::default();
         for (expected, text) in [(0, "first"), (1, "second"), (2, "second")] {
             second.store(expected, Ordering::SeqCst);
-            match client.get_document(&url, known.as_ref(), 99).await {
-                Ok(DocumentAnswer::Document(mut document)) => {
-                    assert_eq!(document.text(99).unwrap(), text);
-                    known = Some(document.validators().clone());
-                }
-                other => panic!("{expected}: {other:?}"),
-            }
+            let fetched = client.get_document_if_changed(&url, &known, 99).await;
+            let mut document = fetched.unwrap().unwrap();
+            assert_eq!(document.text(99).unwrap(), text, "{expected}");
+            known = document.validators().clone();
         }
         // The second is over: the date is a validator.
-        let again = client.get_document(&url, known.as_ref(), 99).await;
-        assert!(matches!(again, Ok(DocumentAnswer::NotModified)));
+        let again = client.get_document_if_changed(&url, &known, 99).await;
+        assert!(again.unwrap().is_none());
     }
 
     #[tokio::test]
@@ -620,7 +630,7 @@ mod tests {
         fn check<T: Send>(_: T) {}
         let client = test_site::client();
         let url = Url::parse("http://127.0.0.1/").unwrap();
-        check(client.get_document(&url, None, 1));
+        check(client.get_document(&url, 1));
         check(client.discover(&url, 1));
         check(client.capability_list(&url, None, 1));
     }

@@ -11,7 +11,7 @@ use resyncd_core::{ErrorClass, Offer};
 use url::Url;
 
 use super::error::on_blocking_thread;
-use super::{Client, Discovery, DiscoveryError, DocumentAnswer, FetchError, FetchedDocument};
+use super::{Client, Discovery, DiscoveryError, FetchError, FetchedDocument};
 use crate::EntryCounts;
 
 /// How many documents are read concurrently.
@@ -130,8 +130,8 @@ impl Client {
         };
         let (mut is_index, mut undecided) = (None, None);
         for part in summary.first_entries.clone() {
-            match self.get_document(&part, None, limit).await {
-                Ok(DocumentAnswer::Document(mut document)) => {
+            match self.get_document(&part, limit).await {
+                Ok(mut document) => {
                     let reading = on_blocking_thread(move || document.is_sitemap());
                     let is_document = reading.await.map_err(|error| (part, error))?;
                     is_index = Some(is_document);
@@ -142,7 +142,7 @@ impl Client {
                 Err(error) if error.class() == ErrorClass::Retry => {
                     undecided = Some((part, error));
                 }
-                Ok(DocumentAnswer::NotModified) | Err(_) => {}
+                Err(_) => {}
             }
         }
         match (is_index, undecided) {
@@ -173,14 +173,7 @@ impl Client {
         latest: SourceTime,
     ) -> Result<(SummarizedDocument, Vec<Url>), DiscoveryError> {
         let failed = |error| DiscoveryError::fetching(uri, error);
-        let fetched = self.get_document(uri, None, limit).await;
-        let DocumentAnswer::Document(mut document) = fetched.map_err(failed)? else {
-            // An answer to a condition that was not in the request.
-            return Err(failed(FetchError::Status {
-                status: 304,
-                retry_after: None,
-            }));
-        };
+        let mut document = self.get_document(uri, limit).await.map_err(failed)?;
         let unreadable = |error| DiscoveryError::reading(uri, error, self.redaction());
         let reading = on_blocking_thread(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;

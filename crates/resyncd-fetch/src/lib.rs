@@ -105,7 +105,7 @@ pub use coding::{CodedFormat, ContentCoding};
 pub use content::{AllowedHosts, Content, Wanted};
 pub use credentials::{AuthHeader, Credentials, SourceAuth, with_userinfo};
 pub use discovery::{Discovery, DiscoveryAttempt, DiscoveryCache, DiscoveryError, ReplacedEntry};
-pub use document::{DocumentAnswer, FetchedDocument, OwnedReader};
+pub use document::{FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, SummarizedDocument, TriedParts};
 pub use entry_counts::{EntryCounts, Tally};
 pub use error::{FetchError, SizeLimit, tls_text};

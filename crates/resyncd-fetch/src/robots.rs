@@ -18,10 +18,10 @@ use resyncd_core::ErrorClass;
 use robotxt::{BYTE_LIMIT, Robots};
 use url::Url;
 
+use super::FetchError;
 use super::client::Client;
 use super::pace::Pace;
 use super::permits::Pool;
-use super::{DocumentAnswer, FetchError};
 use crate::Clock;
 
 /// How long a robots.txt counts (section 2.4).
@@ -289,11 +289,8 @@ impl Client {
 
 /// The text of a robots.txt.
 async fn read_text(client: &Client, url: &Url) -> Result<String, FetchError> {
-    match client.try_document(url, None, MAX_BYTES, MAX_TEXT).await? {
-        DocumentAnswer::Document(mut document) => document.text(BYTE_LIMIT as u64 + 1),
-        // It was not asked for.
-        DocumentAnswer::NotModified => Ok(String::new()),
-    }
+    let mut document = client.try_document(url, MAX_BYTES, MAX_TEXT).await?;
+    document.text(BYTE_LIMIT as u64 + 1)
 }
 
 /// Whether an error does not say that there is none (section 2.3.1.4).

@@ -22,5 +22,6 @@ pub(super) use failures::{Alternatives, DeadParts, PartFailures};
 pub(super) use offered::offered;
 pub(super) use summarized::{
     NextEntry, SummarizedDocument, expect_capability, expect_undamaged, fetch_document,
+    fetch_if_changed,
 };
 pub(super) use walk::{Child, DocumentWalk, Entries, lists_to_read};

@@ -5,26 +5,37 @@ use std::fmt::Display;
 
 use resourcesync::{Capability, DocumentSummary, Entry, ReadError, SourceTime};
 use resyncd_core::{Validators, latest_source_time};
-use resyncd_fetch::{Client, DocumentAnswer, FetchedDocument};
+use resyncd_fetch::{Client, FetchError, FetchedDocument};
 use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
 
-/// Fetches a document; `None` if it is still the `known` version. `limit`: its maximum length in bytes.
+/// Fetches a document. `limit`: its maximum length in bytes.
 pub(crate) async fn fetch_document(
     client: &Client,
     uri: &Url,
-    known: Option<&Validators>,
+    limit: u64,
+) -> Result<Box<FetchedDocument>, EngineError> {
+    let fetched = client.get_document(uri, limit).await;
+    fetched.map_err(|error| fetching(uri, error))
+}
+
+/// Fetches a document; `None` if it is still the `known` version.
+pub(crate) async fn fetch_if_changed(
+    client: &Client,
+    uri: &Url,
+    known: &Validators,
     limit: u64,
 ) -> Result<Option<Box<FetchedDocument>>, EngineError> {
-    match client.get_document(uri, known, limit).await {
-        Ok(DocumentAnswer::Document(document)) => Ok(Some(document)),
-        Ok(DocumentAnswer::NotModified) => Ok(None),
-        Err(error) => Err(EngineError::Fetch {
-            uri: uri.to_string(),
-            error,
-        }),
+    let fetched = client.get_document_if_changed(uri, known, limit).await;
+    fetched.map_err(|error| fetching(uri, error))
+}
+
+fn fetching(uri: &Url, error: FetchError) -> EngineError {
+    EngineError::Fetch {
+        uri: uri.to_string(),
+        error,
     }
 }
 
@@ -64,10 +75,7 @@ impl SummarizedDocument {
     ) -> Result<Self, EngineError> {
         let mut read = Self::read(uri, document).await?;
         let revealed = client.reveal_index(&mut read.summary, limit).await;
-        revealed.map_err(|(uri, error)| EngineError::Fetch {
-            uri: uri.to_string(),
-            error,
-        })?;
+        revealed.map_err(|(uri, error)| fetching(&uri, error))?;
         Ok(read)
     }
 

@@ -11,7 +11,9 @@ use resyncd_core::Span;
 use url::Url;
 
 use super::fetch_ahead::FetchAhead;
-use super::polled_document::{ChangedDocument, poll_document_since, poll_early_document};
+use super::polled_document::{
+    ChangedDocument, poll_document_since, poll_early_document, read_document, read_early_document,
+};
 use super::remembered::{ReachedList, ReadIndex, ReadList, is_fully_covered};
 use super::span::{end_of, span_of};
 use super::state::SetState;
@@ -60,27 +62,32 @@ impl SetState {
         capability: &Capability,
         uri: &Url,
     ) -> Result<IndexAt, EngineError> {
-        let mut index = self.lists_of(capability).index.clone();
-        index.take_if(|index| index.uri != *uri);
-        let record = index.as_mut().map(|index| &mut index.record);
-        let polled = poll_document_since(&self.context, self.record.id, uri, record).await;
-        let span = match (polled, index) {
-            // Of the index itself: a list that it names may be gone as well.
-            (Err(error), _) if error.is_absence() => return Ok(IndexAt::Absent(error)),
-            (Err(error), _) => return Err(error),
-            (Ok(Some(changed)), _) if changed.read.summary.is_index => {
-                self.read_named(capability, uri, None, changed).await?
+        let index = self.lists_of(capability).index.clone();
+        let (context, set) = (&self.context, self.record.id);
+        let polled = match index.filter(|index| index.uri == *uri) {
+            None => read_document(context, set, uri).await,
+            Some(mut index) => {
+                match poll_document_since(context, set, uri, &mut index.record).await {
+                    Ok(Some(changed)) => Ok(changed),
+                    Ok(None) => {
+                        // After an error it is not known up to where its lists reach.
+                        self.lists_of(capability).index = None;
+                        return self.read_lists(index, None).await.map(IndexAt::Read);
+                    }
+                    Err(error) => Err(error),
+                }
             }
-            (Ok(Some(changed)), _) => return Ok(IndexAt::List(Box::new(changed))),
-            (Ok(None), Some(index)) => {
-                // After an error it is not known up to where its lists reach.
-                self.lists_of(capability).index = None;
-                self.read_lists(index, None).await?
-            }
-            // A document that is fetched anew is never unchanged.
-            (Ok(None), None) => return Err(EngineError::Interrupted),
         };
-        Ok(IndexAt::Read(span))
+        match polled {
+            // Of the index itself: a list that it names may be gone as well.
+            Err(error) if error.is_absence() => Ok(IndexAt::Absent(error)),
+            Err(error) => Err(error),
+            Ok(changed) if changed.read.summary.is_index => {
+                let span = self.read_named(capability, uri, None, changed).await?;
+                Ok(IndexAt::Read(span))
+            }
+            Ok(changed) => Ok(IndexAt::List(Box::new(changed))),
+        }
     }
 
     /// Reads those lists of an index that may hold news, or all pages of a list that names the page after it: what that covers it covers
@@ -197,9 +204,11 @@ impl SetState {
             return Ok(());
         }
         let (set, before) = (self.record.id, reading.before.get(&child.uri).cloned());
-        let unconditional = before.is_none();
-        let changed =
-            poll_early_document(&self.context, set, &child.uri, unconditional, early).await?;
+        let (context, uri) = (&self.context, &child.uri);
+        let changed = match before {
+            None => Some(read_early_document(context, set, uri, early).await?),
+            Some(_) => poll_early_document(context, set, uri, early).await?,
+        };
         let mut list = None;
         if let Some(ChangedDocument { read, record }) = changed {
             let (unread, from) = (read.expect_all().err(), read.summary.lists_from);

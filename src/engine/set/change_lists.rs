@@ -9,7 +9,7 @@ use resyncd_core::Span;
 use url::Url;
 
 use super::change_list_index::IndexAt;
-use super::polled_document::{ChangedDocument, poll_document};
+use super::polled_document::{ChangedDocument, poll_document, read_document};
 use super::remembered::{MAX_CLOSED, ReadList};
 use super::span::{end_of, span_of};
 use super::state::SetState;
@@ -145,17 +145,19 @@ impl SetState {
             };
         }
         let last = lists.at(uri).cloned();
-        let changed = poll_document(&self.context, self.record.id, uri, last.is_none()).await?;
-        match (changed, last) {
-            (Some(changed), _) if changed.read.summary.is_index => {
-                let span = self.read_named(capability, uri, None, changed).await?;
-                Ok(of_index(span))
-            }
-            (Some(changed), _) => self.read_new_list(capability, uri, changed).await,
-            (None, Some(last)) => self.read_index_of(capability, last, false).await,
-            // A document that is fetched anew is never unchanged.
-            (None, None) => Err(EngineError::Interrupted),
+        let (context, set) = (&self.context, self.record.id);
+        let changed = match last {
+            None => read_document(context, set, uri).await?,
+            Some(last) => match poll_document(context, set, uri).await? {
+                Some(changed) => changed,
+                None => return self.read_index_of(capability, last, false).await,
+            },
+        };
+        if changed.read.summary.is_index {
+            let span = self.read_named(capability, uri, None, changed).await?;
+            return Ok(of_index(span));
         }
+        self.read_new_list(capability, uri, changed).await
     }
 
     /// Whether a document that states changes is a Change Set: it says so, or names others, or a Sitemap has led to it; and it has nothing

@@ -20,7 +20,7 @@ use url::Url;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::documents::{Child, DocumentWalk, fetch_document};
+use crate::engine::documents::{Child, DocumentWalk, fetch_document, fetch_if_changed};
 use crate::store::SetId;
 
 /// How many documents are fetched ahead. Each may take as much disk as one document may.
@@ -41,10 +41,13 @@ pub(super) struct EarlyDocument {
 }
 
 /// What an early request has returned.
-struct EarlyAnswer {
-    /// What the request was conditional on.
-    known: Option<Validators>,
-    fetched: Result<Option<Box<FetchedDocument>>, EngineError>,
+enum EarlyAnswer {
+    Anew(Result<Box<FetchedDocument>, EngineError>),
+    /// It was conditional on that version.
+    IfChanged(
+        Validators,
+        Result<Option<Box<FetchedDocument>>, EngineError>,
+    ),
 }
 
 impl FetchAhead {
@@ -111,27 +114,36 @@ impl EarlyDocument {
         self.asked_at
     }
 
-    /// What a request that is conditional on the `known` version returns, as [`fetch_document`] does; `None` if that is another
-    /// request than was made, or if none was made.
-    pub(super) async fn fetched(
+    /// What [`fetch_document`] returns; `None` if another request was made, or none, or if it must be made again.
+    pub(super) async fn anew(self) -> Option<Result<Box<FetchedDocument>, EngineError>> {
+        match self.answer().await? {
+            EarlyAnswer::Anew(fetched) => counting(fetched),
+            EarlyAnswer::IfChanged(..) => None,
+        }
+    }
+
+    /// What [`fetch_if_changed`] returns; `None` if another request was made, or none, or if it must be made again.
+    pub(super) async fn if_changed(
         self,
-        known: Option<&Validators>,
+        known: &Validators,
     ) -> Option<Result<Option<Box<FetchedDocument>>, EngineError>> {
+        match self.answer().await? {
+            EarlyAnswer::IfChanged(asked, fetched) if asked == *known => counting(fetched),
+            _ => None,
+        }
+    }
+
+    async fn answer(self) -> Option<EarlyAnswer> {
         // A panic occurs again when the document is fetched in its turn, and is reported there.
-        self.fetching.await.ok().flatten()?.in_turn(known)
+        self.fetching.await.ok().flatten()
     }
 }
 
-impl EarlyAnswer {
-    /// The answer to a request that is conditional on the `known` version and is due now; `None` if that must be made.
-    fn in_turn(
-        self,
-        known: Option<&Validators>,
-    ) -> Option<Result<Option<Box<FetchedDocument>>, EngineError>> {
-        // The server may be back by now, or there is room: for another request to that host, for a file, on the disk.
-        let may_be_over = matches!(&self.fetched, Err(error) if error.class() == ErrorClass::Retry);
-        (self.known.as_ref() == known && !may_be_over).then_some(self.fetched)
-    }
+/// What was fetched, if it counts. The server may be back by now, or there is room: for another request to that host, for a file, on the
+/// disk.
+fn counting<T>(fetched: Result<T, EngineError>) -> Option<Result<T, EngineError>> {
+    let may_be_over = matches!(&fetched, Err(error) if error.class() == ErrorClass::Retry);
+    (!may_be_over).then_some(fetched)
 }
 
 /// Fetches a document, unless it is still the version that was read last. `None` if the database fails: then it fails also when
@@ -147,10 +159,14 @@ async fn fetch(
     } else {
         context.store.document(set, &uri).await.ok()?
     };
-    let known = known.map(|read| read.validators);
-    let limit = context.limits.document;
-    let fetched = fetch_document(&context.client, &uri, known.as_ref(), limit).await;
-    Some(EarlyAnswer { known, fetched })
+    let (client, limit) = (&context.client, context.limits.document);
+    Some(match known.map(|read| read.validators) {
+        None => EarlyAnswer::Anew(fetch_document(client, &uri, limit).await),
+        Some(known) => {
+            let fetched = fetch_if_changed(client, &uri, &known, limit).await;
+            EarlyAnswer::IfChanged(known, fetched)
+        }
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use url::Url;
 use super::fetch_ahead::FetchAhead;
 use super::ingest::ingest_part;
 use super::notices::clear_unfollowed;
-use super::polled_document::{ChangedDocument, poll_early_document};
+use super::polled_document::{ChangedDocument, poll_early_document, read_early_document};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -268,12 +268,14 @@ impl SetState {
             announced: unchanged_proof(list.modified, asked_at),
             asked_at,
         };
-        let unconditional = plan == PartPlan::Read;
         let announced = part.as_ref().and_then(|part| part.known.announced);
         let is_stated_unchanged =
             plan == PartPlan::Revalidate && announced.is_some() && announced == list.modified;
-        let changed =
-            poll_early_document(&self.context, set, &list.uri, unconditional, early).await?;
+        let (context, uri) = (&self.context, &list.uri);
+        let changed = match plan {
+            PartPlan::Read => Some(read_early_document(context, set, uri, early).await?),
+            _ => poll_early_document(context, set, uri, early).await?,
+        };
         if let Some(changed) = changed.as_ref().filter(|_| parts.absence.is_stated) {
             changed.read.expect_something()?;
         }

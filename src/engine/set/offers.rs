@@ -7,7 +7,7 @@ use resyncd_core::{MAX_OFFERS, Offer};
 use url::Url;
 
 use super::notices::{note_capability_list, note_document};
-use super::polled_document::{ChangedDocument, poll_document_since, record_of_list};
+use super::polled_document::{ChangedDocument, poll_document_since, read_document, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::store::{BaselineState, SetRecord};
@@ -69,7 +69,11 @@ impl SetState {
         let last = self.naming.take();
         let mut last = last.filter(|last| last.uri == uri.as_str());
         let context = Arc::clone(&self.context);
-        let polled = poll_document_since(&context, self.record.id, &uri, last.as_mut()).await;
+        let set = self.record.id;
+        let polled = match &mut last {
+            Some(last) => poll_document_since(&context, set, &uri, last).await,
+            None => read_document(&context, set, &uri).await.map(Some),
+        };
         let ChangedDocument { read, record } = match polled {
             Ok(Some(changed)) => changed,
             Ok(None) => {

@@ -7,7 +7,7 @@ use super::fetch_ahead::EarlyDocument;
 use super::notices::note_document;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::documents::{SummarizedDocument, fetch_document};
+use crate::engine::documents::{SummarizedDocument, fetch_document, fetch_if_changed};
 use crate::store::{DocumentRecord, SetId};
 
 /// A document that has changed since it was read last.
@@ -16,25 +16,40 @@ pub(super) struct ChangedDocument {
     pub(super) record: DocumentRecord,
 }
 
-/// Polls a document; `None` if it has not changed since it was read last. `unconditional`: fetch and read it in any case.
-pub(super) async fn poll_document(
-    context: &SourceContext,
-    set: SetId,
-    uri: &Url,
-    unconditional: bool,
-) -> Result<Option<ChangedDocument>, EngineError> {
-    poll_early_document(context, set, uri, unconditional, None).await
-}
-
-/// Fetches and reads a document in any case.
+/// Fetches and reads a document.
 pub(super) async fn read_document(
     context: &SourceContext,
     set: SetId,
     uri: &Url,
 ) -> Result<ChangedDocument, EngineError> {
-    let changed = poll_document(context, set, uri, true).await?;
-    // A document that is fetched anew is never unchanged.
-    changed.ok_or(EngineError::Interrupted)
+    read_early_document(context, set, uri, None).await
+}
+
+/// The same as [`read_document`], of a document that may have been requested before its turn.
+pub(super) async fn read_early_document(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+    early: Option<EarlyDocument>,
+) -> Result<ChangedDocument, EngineError> {
+    let early = match early {
+        Some(early) => early.anew().await,
+        None => None,
+    };
+    let fetched = match early {
+        Some(fetched) => fetched,
+        None => fetch_document(&context.client, uri, context.limits.document).await,
+    };
+    summarize(context, set, uri, fetched?).await
+}
+
+/// Polls a document; `None` if it has not changed since it was read last.
+pub(super) async fn poll_document(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+) -> Result<Option<ChangedDocument>, EngineError> {
+    poll_early_document(context, set, uri, None).await
 }
 
 /// The same as [`poll_document`], of a document that may have been requested before its turn.
@@ -42,30 +57,23 @@ pub(super) async fn poll_early_document(
     context: &SourceContext,
     set: SetId,
     uri: &Url,
-    unconditional: bool,
     early: Option<EarlyDocument>,
 ) -> Result<Option<ChangedDocument>, EngineError> {
-    let before = if unconditional {
-        None
-    } else {
-        context.store.document(set, uri).await?
+    let Some(before) = context.store.document(set, uri).await? else {
+        let read = read_early_document(context, set, uri, early).await;
+        return read.map(Some);
     };
     let mut read_last = before.clone();
-    let known = before.as_ref().map(|read| &read.validators);
     let early = match early {
-        Some(early) => early.fetched(known).await,
+        Some(early) => early.if_changed(&before.validators).await,
         None => None,
     };
-    let fetched = match early {
-        Some(fetched) => fetched,
-        None => fetch_document(&context.client, uri, known, context.limits.document).await,
+    let changed = match early {
+        Some(fetched) => changed_since(context, set, uri, fetched?, &mut read_last).await?,
+        None => poll_document_since(context, set, uri, &mut read_last).await?,
     };
-    let changed = changed_since(context, set, uri, fetched?, read_last.as_mut()).await?;
-    match read_last {
-        Some(now) if changed.is_none() && before.as_ref() != Some(&now) => {
-            context.store.remember_document(set, now).await?;
-        }
-        _ => {}
+    if changed.is_none() && before != read_last {
+        context.store.remember_document(set, read_last).await?;
     }
     Ok(changed)
 }
@@ -76,11 +84,10 @@ pub(super) async fn poll_document_since(
     context: &SourceContext,
     set: SetId,
     uri: &Url,
-    read_last: Option<&mut DocumentRecord>,
+    read_last: &mut DocumentRecord,
 ) -> Result<Option<ChangedDocument>, EngineError> {
-    let validators = read_last.as_deref().map(|read| &read.validators);
-    let limit = context.limits.document;
-    let fetched = fetch_document(&context.client, uri, validators, limit).await?;
+    let (known, limit) = (&read_last.validators, context.limits.document);
+    let fetched = fetch_if_changed(&context.client, uri, known, limit).await?;
     changed_since(context, set, uri, fetched, read_last).await
 }
 
@@ -90,17 +97,25 @@ async fn changed_since(
     set: SetId,
     uri: &Url,
     fetched: Option<Box<FetchedDocument>>,
-    read_last: Option<&mut DocumentRecord>,
+    read_last: &mut DocumentRecord,
 ) -> Result<Option<ChangedDocument>, EngineError> {
     let Some(document) = fetched else {
         return Ok(None);
     };
-    let record = record_of(uri, &document);
-    if let Some(read) = read_last.filter(|read| read.digest == record.digest) {
-        *read = record;
+    if read_last.digest == *document.digest() {
+        *read_last = record_of(uri, &document);
         return Ok(None);
     }
-    let limit = context.limits.document;
+    summarize(context, set, uri, document).await.map(Some)
+}
+
+async fn summarize(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+    document: Box<FetchedDocument>,
+) -> Result<ChangedDocument, EngineError> {
+    let (record, limit) = (record_of(uri, &document), context.limits.document);
     let read = SummarizedDocument::read_from(&context.client, uri, document, limit).await?;
     let summary = &read.summary;
     note_document(context, set, uri, Some(&summary.head), &summary.oddities);
@@ -109,7 +124,7 @@ async fn changed_since(
         context.read_facts.note_unread(Some(set), uri, error);
     }
     context.progress.count_document();
-    Ok(Some(ChangedDocument { read, record }))
+    Ok(ChangedDocument { read, record })
 }
 
 fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord {

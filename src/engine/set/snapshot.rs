@@ -7,7 +7,7 @@ use resyncd_core::{AbsenceFacts, AbsenceProof, ResourceUri, trusted_check_times}
 use url::Url;
 
 use super::list_parts::SnapshotParts;
-use super::polled_document::{ChangedDocument, poll_document};
+use super::polled_document::{ChangedDocument, poll_document, read_document};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -117,7 +117,11 @@ impl SetState {
             let store = &self.context.store;
             reads_anew |= store.has_unproven_parts(set, filter, asked).await?;
         }
-        let mut changed = poll_document(&self.context, set, uri, reads_anew).await?;
+        let mut changed = if reads_anew {
+            Some(read_document(&self.context, set, uri).await?)
+        } else {
+            poll_document(&self.context, set, uri).await?
+        };
         // Parts that were read since the start of this process are not read again while others keep the list from being complete.
         let mut reading = SnapshotReading {
             named_before: None,
@@ -130,7 +134,7 @@ impl SetState {
                 Some(next) => reading = next,
                 None => break,
             }
-            changed = poll_document(&self.context, set, uri, true).await?;
+            changed = Some(read_document(&self.context, set, uri).await?);
         }
         Ok(())
     }

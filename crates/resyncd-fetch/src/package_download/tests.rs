@@ -509,7 +509,7 @@ async fn a_package_does_not_delay_resources_and_documents() {
     let got = client.get_content(&resource, &any, None, None).await;
     assert!(got.is_ok());
     let document = Url::parse(&site.url("/document")).unwrap();
-    assert!(client.get_document(&document, None, 100).await.is_ok());
+    assert!(client.get_document(&document, 100).await.is_ok());
     // A dropped download frees its permit, and the file once its last write has ended.
     fetching.abort();
     assert!(fetching.await.unwrap_err().is_cancelled());

@@ -119,7 +119,7 @@ async fn documents_are_read_whatever_is_disallowed() {
     let (site, client) = (Site::start("User-agent: *\nDisallow: /").await, client());
     let url = Url::parse(&site.site.url("/sitemap.xml")).unwrap();
     client.read_robots(&url).await;
-    client.get_document(&url, None, 1000).await.unwrap();
+    client.get_document(&url, 1000).await.unwrap();
     assert_eq!(site.take_requested(), ["/robots.txt", "/sitemap.xml"]);
 }
 

@@ -12,7 +12,7 @@ use resyncd_fetch::{Bounds, FetchError, HttpNetwork, SizeLimit};
 use super::*;
 use crate::engine::set::list_parts::SnapshotParts;
 use crate::engine::set::package_files::PackageFiles;
-use crate::engine::set::polled_document::poll_document;
+use crate::engine::set::polled_document::read_document;
 use crate::engine::set::state::SetState;
 use crate::engine::test_source::{Answering, NAME, TestSource};
 
@@ -57,13 +57,17 @@ async fn answer_counts_for_the_request_that_was_made() {
         etag: Some("\"1\"".to_owned()),
         last_modified: None,
     };
-    for (known, counts) in [(None, true), (Some(&etag), false)] {
+    for counts in [true, false] {
         let mut ahead = FetchAhead::of(&source.context, set);
         ahead.begin(uri("a"), false).await;
-        let fetched = ahead.take(&uri("a")).unwrap().fetched(known).await;
+        let early = ahead.take(&uri("a")).unwrap();
         assert!(!ahead.has_begun(&uri("a")));
-        let code = fetched.map(|fetched| fetched.err().unwrap().code());
-        assert_eq!(code, counts.then_some("not-found"));
+        if counts {
+            let fetched = early.anew().await.unwrap();
+            assert_eq!(fetched.unwrap_err().code(), "not-found");
+        } else {
+            assert!(early.if_changed(&etag).await.is_none());
+        }
     }
     assert_eq!(requests.load(Ordering::SeqCst), 2);
 }
@@ -80,14 +84,11 @@ fn answer_does_not_count_where_another_request_may_succeed_by_now() {
         (FetchError::Timeout, false),
         (FetchError::TooLarge(SizeLimit::document(5)), true),
     ] {
-        let answer = EarlyAnswer {
-            known: None,
-            fetched: Err(EngineError::Fetch {
-                uri: uri("a").to_string(),
-                error,
-            }),
-        };
-        assert_eq!(answer.in_turn(None).is_some(), counts);
+        let fetched = Err::<(), _>(EngineError::Fetch {
+            uri: uri("a").to_string(),
+            error,
+        });
+        assert_eq!(counting(fetched).is_some(), counts);
     }
 }
 
@@ -97,7 +98,7 @@ async fn nothing_is_fetched_ahead_of_a_host_that_is_slowed_down() {
     let mut ahead = FetchAhead::of(&source.context, set);
     ahead.begin(uri("a"), true).await;
     let early = ahead.take(&uri("a")).unwrap();
-    assert!(early.fetched(None).await.is_none(), "it is requested again");
+    assert!(early.anew().await.is_none(), "it is requested again");
     ahead.begin(uri("b"), true).await;
     assert!(!ahead.has_begun(&uri("b")));
     assert_eq!(requests.load(Ordering::SeqCst), 1);
@@ -109,7 +110,7 @@ async fn early_request_that_panics_is_none() {
     let mut ahead = FetchAhead::of(&source.context, set);
     ahead.begin(uri("a"), true).await;
     let early = ahead.take(&uri("a")).unwrap();
-    assert!(early.fetched(None).await.is_none());
+    assert!(early.anew().await.is_none());
     assert_eq!(requests.load(Ordering::SeqCst), 1);
 }
 
@@ -211,8 +212,8 @@ async fn each_list_is_requested_once_and_proves_nothing_of_the_time_after_that()
         .await
         .unwrap();
 
-    let polled = poll_document(context, set, &uri("index"), true).await;
-    let list = polled.unwrap().unwrap();
+    let polled = read_document(context, set, &uri("index")).await;
+    let list = polled.unwrap();
     store.begin_parts(set, &uri("index"), None).await.unwrap();
     store.begin_list(set).await.unwrap();
     let at: SourceTime = AT.parse().unwrap();
