@@ -319,7 +319,7 @@ pub(crate) fn insert(
 
 /// Removes a resource and what depends on it. Its URI moves to `removed_resource` if the feed may name it.
 pub(crate) fn remove(sql: &Tallied<'_>, id: ResourceId) -> Result<()> {
-    task::delete(sql, id)?;
+    task::delete_with_resource(sql, id)?;
     for statement in [
         "INSERT INTO removed_resource (id, identity, uri, last)
          SELECT id, identity, uri, (SELECT MAX(seq) FROM feed) FROM resource

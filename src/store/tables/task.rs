@@ -32,6 +32,7 @@ use super::values::{
 };
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tx::settle::Decided;
 
 /// A pending change of one resource.
 #[derive(Clone, Debug)]
@@ -365,7 +366,12 @@ pub(crate) enum TaskLinks {
 }
 
 /// Makes a change the task of a resource, in place of any other. A deletion that was held back keeps its number while the same is stated.
-pub(crate) fn put(sql: &Tallied<'_>, task: &NewTask<'_>, links: TaskLinks) -> Result<()> {
+pub(crate) fn put(
+    sql: &Tallied<'_>,
+    task: &NewTask<'_>,
+    links: TaskLinks,
+    _: Decided,
+) -> Result<()> {
     let change = task.change;
     let content = ContentColumns::from(&change.content);
     let (links, kept): (Option<String>, _) = match (links, change.kind) {
@@ -622,7 +628,13 @@ pub(crate) fn oldest_shared_since(
     .optional()
 }
 
-pub(crate) fn delete(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
+/// Deletes the task of a resource that is to have none.
+pub(crate) fn delete(sql: &Tallied<'_>, resource: ResourceId, _: Decided) -> Result<()> {
+    delete_with_resource(sql, resource)
+}
+
+/// Deletes the task of a resource that is removed itself.
+pub(super) fn delete_with_resource(sql: &Tallied<'_>, resource: ResourceId) -> Result<()> {
     delete_where(sql, "resource_id = ?1", [resource])
 }
 

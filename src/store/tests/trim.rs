@@ -3,8 +3,8 @@
 use chrono::TimeDelta;
 
 use super::*;
-use crate::store::tables::task;
 use crate::store::tables::values::Column;
+use crate::store::tx::settle::drop_at_rest;
 
 impl World {
     /// Looks at all rows once, some days from now.
@@ -40,7 +40,7 @@ impl World {
         let stranded = self.store.write(move |tx| {
             let id = "SELECT id FROM resource WHERE uri = ?1";
             let id: ResourceId = tx.sql.query_row(id, [Column(&uri)], |row| row.get(0))?;
-            task::delete(tx.sql, id)?;
+            drop_at_rest(tx.sql, id)?;
             let members = "DELETE FROM member WHERE resource_id = ?1";
             Ok(tx.sql.execute(members, [id]).map(drop)?)
         });

@@ -10,10 +10,10 @@ use chrono::{DateTime, Utc};
 
 use super::deletion_guard::{forget_old, has_old};
 use super::membership::{leave, leave_if_shared};
-use super::settle::settle;
+use super::settle::{drop_at_rest, settle};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::resource::unused::{self, UnusedRule};
-use crate::store::tables::{channel, membership, resource, source_set, task, version};
+use crate::store::tables::{channel, membership, resource, source_set, task};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -148,9 +148,7 @@ fn drop_updates_at_rest(
 ) -> Result<usize, StoreError> {
     let at_rest = task::updates_at_rest(tx.sql, set, now, most)?;
     for &(resource, has_result) in &at_rest {
-        resource::raise_next_revision(tx.sql, resource)?;
-        task::delete(tx.sql, resource)?;
-        version::release(tx.sql, resource, None)?;
+        drop_at_rest(tx.sql, resource)?;
         match (resource::live_length(tx.sql, resource)?, has_result) {
             (Some(_), _) => {}
             (None, true) => remove_unfetched(tx, set, resource)?,

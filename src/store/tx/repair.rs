@@ -13,7 +13,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::resource;
 use crate::store::tables::tally::Tallied;
-use crate::store::tables::task::{self, NewTask, PendingTask, TaskLinks, TaskState};
+use crate::store::tables::task;
 use crate::store::{Store, StoreError, Wake};
 
 impl Store {
@@ -97,20 +97,5 @@ pub(super) fn repair(
         authority: change.uri.authority(),
         ..change.clone()
     };
-    let task = NewTask {
-        resource: id,
-        source: context.source,
-        set: context.set,
-        origin: context.origin,
-        change: &change,
-        state: TaskState::Ready,
-        not_before: context.now,
-        since: changed_at,
-        asks: false,
-        stated: Default::default(),
-    };
-    task::put(sql, &task, TaskLinks::Known)?;
-    // What the task had is a row from now on.
-    resource.state.task = Some(PendingTask::of(&task, 0));
-    resource.save(sql, context)
+    resource.put_order(sql, context, &change)
 }

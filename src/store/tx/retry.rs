@@ -7,8 +7,8 @@ use resourcesync::Link;
 use resyncd_core::ResourceUri;
 
 use super::approve::TASKS_A_STEP;
+use super::settle::drop_at_rest;
 use crate::store::ids::{ResourceId, SetId};
-use crate::store::tables::resource;
 use crate::store::tables::task::{self, Task, UnselectedTask, queue};
 use crate::store::{Store, StoreError, Wake};
 
@@ -35,8 +35,7 @@ impl Store {
             for &id in &unwanted {
                 // It may be due again, or in progress, by now.
                 if task::is_at_rest(tx.sql, id, now)? {
-                    resource::raise_next_revision(tx.sql, id)?;
-                    task::delete(tx.sql, id)?;
+                    drop_at_rest(tx.sql, id)?;
                 }
             }
             Ok(())
@@ -77,8 +76,7 @@ impl Store {
             self.write(move |tx| {
                 for &id in &unwanted {
                     if task::is_unselected(tx.sql, id)? {
-                        resource::raise_next_revision(tx.sql, id)?;
-                        task::delete(tx.sql, id)?;
+                        drop_at_rest(tx.sql, id)?;
                     }
                 }
                 for &resource in &selected {

@@ -89,6 +89,16 @@ impl Resource {
     }
 }
 
+/// Shows that it is this module that makes a task, or deletes it without a result: nobody else can make one.
+pub(in crate::store) struct Decided(());
+
+/// Drops the task of a resource that is not being executed, and that nothing is to become of any more.
+pub(in crate::store) fn drop_at_rest(sql: &Tallied<'_>, id: ResourceId) -> Result<(), StoreError> {
+    resource::raise_next_revision(sql, id)?;
+    version::release(sql, id, None)?;
+    Ok(task::delete(sql, id, Decided(()))?)
+}
+
 /// Why a resource is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -387,23 +397,20 @@ impl Resource {
             }
         };
         let new = NewTask {
-            resource: self.state.id,
-            source: context.source,
             set: wanted.set,
             origin,
-            change: &change,
             state: wanted.state,
-            not_before: context.now,
             since: wanted.since,
             asks: wanted.asks,
             stated: wanted.stated,
+            ..self.new_task(context, &change)
         };
         let links = match news {
             Some(_) => TaskLinks::Stated,
             None => TaskLinks::Known,
         };
-        task::put(sql, &new, links)?;
         self.state.task = Some(PendingTask::of(&new, 0));
+        task::put(sql, &new, links, Decided(()))?;
         if wanted.state == TaskState::Undecided && wanted.set != context.set {
             context.deletions_of_others.borrow_mut().insert(wanted.set);
         }
@@ -426,11 +433,6 @@ impl Resource {
         let is_selected = is_selected(sql, context, check)? || context.is_linked(self.state.id)?;
         let unbroken = context.unbroken_until()?;
         let new = NewTask {
-            resource: self.state.id,
-            source: context.source,
-            set: context.set,
-            origin: context.origin,
-            change: check,
             state: if is_selected {
                 TaskState::Ready
             } else {
@@ -438,12 +440,41 @@ impl Resource {
             },
             not_before: due,
             since: unbroken.map(|it| check.changed_at.map_or(it, |at| at.min(it))),
-            asks: false,
             stated: stated.unwrap_or_default(),
+            ..self.new_task(context, check)
         };
-        task::put(sql, &new, TaskLinks::Stated)?;
         self.state.task = Some(PendingTask::of(&new, 0));
-        Ok(())
+        Ok(task::put(sql, &new, TaskLinks::Stated, Decided(()))?)
+    }
+
+    /// Makes what a person has ordered the task: it is executed whatever is stated.
+    pub(super) fn put_order(
+        &mut self,
+        sql: &Tallied<'_>,
+        context: &BatchContext<'_>,
+        order: &Change,
+    ) -> Result<(), StoreError> {
+        let new = self.new_task(context, order);
+        self.state.task = Some(PendingTask::of(&new, 0));
+        task::put(sql, &new, TaskLinks::Known, Decided(()))?;
+        // What the task had is a row from now on.
+        self.save(sql, context)
+    }
+
+    /// A task of the set that is read, due now.
+    fn new_task<'a>(&self, context: &'a BatchContext<'_>, change: &'a Change) -> NewTask<'a> {
+        NewTask {
+            resource: self.state.id,
+            source: context.source,
+            set: context.set,
+            origin: context.origin,
+            change,
+            state: TaskState::Ready,
+            not_before: context.now,
+            since: change.changed_at,
+            asks: false,
+            stated: Default::default(),
+        }
     }
 
     /// Deletes the task: the mirror is up to date without it.
@@ -462,7 +493,7 @@ impl Resource {
                 context.has_versions.set(true);
             }
         }
-        task::delete(sql, id)?;
+        task::delete(sql, id, Decided(()))?;
         self.state.task = None;
         Ok(())
     }
