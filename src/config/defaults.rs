@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use resyncd_core::Redaction;
-use resyncd_fetch::{HttpSettings, with_userinfo};
+use resyncd_fetch::with_userinfo;
 use url::Url;
 
-use super::{
-    CallbackConfig, Config, FeedConfig, Hook, LimitsConfig, LogConfig, Source, StatusConfig,
-};
-use crate::config::file::FileReader;
+use super::{Config, Hook, Source};
+use crate::config::file::examine_here;
 use crate::config::source::parse_source;
 use crate::config::table_reader::TableReader;
 
@@ -19,14 +17,8 @@ impl Config {
     pub fn new(state_dir: impl Into<PathBuf>, sources: Vec<Source>) -> Self {
         Self {
             state_dir: state_dir.into(),
-            callback: CallbackConfig::default(),
-            status: StatusConfig::default(),
-            http: HttpSettings::default(),
-            limits: LimitsConfig::default(),
-            feed: FeedConfig::default(),
-            log: LogConfig::default(),
-            xmpp: None,
             sources,
+            ..examine_here("", |_, _, config| config)
         }
     }
 
@@ -62,8 +54,7 @@ impl Source {
     /// password in the URL become its credentials.
     #[must_use]
     pub fn new(name: impl Into<String>, url: Url, mirror: impl Into<PathBuf>) -> Self {
-        let mut source =
-            FileReader::without_file(|file| parse_source(&mut TableReader::absent(file, "source")));
+        let mut source = TableReader::absent("source", parse_source);
         source.name = name.into();
         source.url = source.credentials.extract(url);
         source.mirror = mirror.into();

@@ -8,9 +8,9 @@ use toml::de::{DeTable, DeValue};
 use super::Config;
 use crate::config::environment::Environment;
 use crate::config::fault::ConfigFaults;
-use crate::config::file::{CLASSES, FileReader, folder_of, read, read_text};
+use crate::config::file::{CLASSES, examine, read_text};
 use crate::config::keys::{Key, TABLES, keys_of};
-use crate::config::syntax::{parse_toml, toml_string};
+use crate::config::syntax::toml_string;
 use crate::config::table_reader::{Class, parse_path};
 
 /// What all values of a file need.
@@ -30,38 +30,34 @@ impl Config {
         let text = read_text(path)?;
         let environment = Environment::of_process();
         let config = Self::parse_except(&text, path, &environment, &["no-secret"])?;
-        let folder = folder_of(path)?;
-        let unreadable = |_| ConfigFaults::default();
-        let document = parse_toml(&text).map_err(unreadable)?;
-        let mut file = FileReader::new(path, &text, &folder, &environment);
-        read(&mut file, &document);
-        let given = Given {
-            text: &text,
-            folder: &folder,
-            config: &config,
-        };
-        let mut shown = format!(
-            "# {}, with the defaults of resyncd {} for what it omits\n",
-            path.display(),
-            env!("CARGO_PKG_VERSION")
-        );
-        given.append(&mut shown, "", Some(&document));
-        for name in TABLES {
-            shown.push_str(&format!("\n[{name}]\n"));
-            let found = file.tables.iter().find(|(kind, ..)| *kind == name);
-            given.append(&mut shown, name, found.map(|(.., table)| *table));
-        }
-        let of_sources = file.tables.iter();
-        for (kind, _, table) in of_sources.filter(|(kind, ..)| kind.starts_with("source")) {
-            let header = match *kind {
-                "source.auth" => "[source.auth]",
-                "source" => "[[source]]",
-                _ => "[[source.hook]]",
+        examine(&text, path, &environment, |file, document, _| {
+            let given = Given {
+                text: &text,
+                folder: file.folder,
+                config: &config,
             };
-            shown.push_str(&format!("\n{header}\n"));
-            given.append(&mut shown, kind, Some(table));
-        }
-        Ok(shown)
+            let mut shown = format!(
+                "# {}, with the defaults of resyncd {} for what it omits\n",
+                path.display(),
+                env!("CARGO_PKG_VERSION")
+            );
+            given.append(&mut shown, "", Some(document));
+            for name in TABLES {
+                shown.push_str(&format!("\n[{name}]\n"));
+                let found = file.tables.iter().find(|(kind, ..)| *kind == name);
+                given.append(&mut shown, name, found.map(|(.., table)| *table));
+            }
+            let of_sources = file.tables.iter();
+            for (kind, _, table) in of_sources.filter(|(kind, ..)| kind.starts_with("source")) {
+                let header = match *kind {
+                    "source.auth" => "[source.auth]".to_owned(),
+                    kind => format!("[[{kind}]]"),
+                };
+                shown.push_str(&format!("\n{header}\n"));
+                given.append(&mut shown, kind, Some(table));
+            }
+            shown
+        })
     }
 }
 

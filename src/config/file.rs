@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use resyncd_fetch::Authorities;
@@ -80,9 +80,16 @@ impl Config {
         environment: &Environment,
         tolerated: &[&str],
     ) -> Result<Self, ConfigFaults> {
-        let (config, mut faults) = examine(text, path, environment);
+        let examined = examine(text, path, environment, |file, _, config| {
+            (config, file.faults())
+        });
+        let (config, mut faults) = examined?;
         faults.0.retain(|fault| !tolerated.contains(&fault.code));
-        config.filter(|_| faults.is_empty()).ok_or(faults)
+        if faults.is_empty() {
+            Ok(config)
+        } else {
+            Err(faults)
+        }
     }
 }
 
@@ -107,50 +114,58 @@ pub(super) fn read_text(path: &Path) -> Result<String, ConfigFaults> {
     })
 }
 
-/// Reads a text as far as it is valid, and collects its faults. Text that is not TOML has one fault and no configuration.
-fn examine(text: &str, path: &Path, environment: &Environment) -> (Option<Config>, ConfigFaults) {
-    let folder = match folder_of(path) {
-        Ok(folder) => folder,
-        Err(faults) => return (None, faults),
-    };
-    let document = match parse_toml(text) {
-        Ok(document) => document,
-        Err(fault) => {
-            let faults = ConfigFaults::one(path, Some(fault.line), &fault.key, &fault.kind);
-            return (None, faults);
-        }
-    };
-    let mut file = FileReader::new(path, text, &folder, environment);
-    let config = read(&mut file, &document);
-    (Some(config), file.into_faults())
-}
-
-/// The folder that relative paths of a file are relative to.
-pub(super) fn folder_of(path: &Path) -> Result<PathBuf, ConfigFaults> {
+/// Reads a text as far as it is valid, and passes on what was found. Text that is not TOML has one fault and no configuration.
+pub(super) fn examine<T>(
+    text: &str,
+    path: &Path,
+    environment: &Environment,
+    then: impl for<'f> FnOnce(&mut FileReader<'f>, &'f DeTable<'f>, Config) -> T,
+) -> Result<T, ConfigFaults> {
     let file = std::path::absolute(path).map_err(|error| {
         ConfigFaults::one(path, None, "", &FaultKind::Unreadable(error.to_string()))
     })?;
-    Ok(file.parent().unwrap_or(&file).to_owned())
+    let document = parse_toml(text)
+        .map_err(|fault| ConfigFaults::one(path, Some(fault.line), &fault.key, &fault.kind))?;
+    let mut file = FileReader {
+        file: path,
+        text,
+        folder: file.parent().unwrap_or(&file),
+        environment,
+        classes: Classes::new(),
+        tables: Vec::new(),
+        faults: Vec::new(),
+    };
+    let config = read(&mut file, &document);
+    Ok(then(&mut file, &document, config))
+}
+
+/// What was found in a text of a file that is nowhere.
+pub(super) fn examine_here<T>(
+    text: &str,
+    then: impl for<'f> FnOnce(&mut FileReader<'f>, &'f DeTable<'f>, Config) -> T,
+) -> T {
+    let examined = examine(text, Path::new("/config.toml"), &Environment::of(&[]), then);
+    examined.expect("the text is TOML")
 }
 
 /// Reads the document. The result is valid only if no fault was found.
-pub(super) fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
+fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let mut top = TableReader::new(file, "", String::new(), Some(document), None);
     let state_dir = top.folder("state_dir");
     let state_dir = top.located("state_dir", state_dir);
-    let mut section = TableReader::open(file, document, "callback");
+    let mut section = top.table("callback");
     let callback = CallbackConfig::read(&mut section);
     let callback_at = section.located("listen", callback.listen);
-    let mut section = TableReader::open(file, document, "status");
+    let mut section = top.table("status");
     let status = StatusConfig::read(&mut section);
     let status_at = section.located("listen", status.listen);
-    check_listeners(file, &callback_at, &status_at);
-    let http = read_http(&mut TableReader::open(file, document, "http"));
-    let limits = read_limits(&mut TableReader::open(file, document, "limits"));
-    let feed = FeedConfig::read(&mut TableReader::open(file, document, "feed"));
-    let log = LogConfig::read(&mut TableReader::open(file, document, "log"));
-    let xmpp = read_xmpp(&mut TableReader::open(file, document, "xmpp"));
-    let read = read_sources(file, document.get("source"));
+    check_listeners(top.file, &callback_at, &status_at);
+    let http = read_http(&mut top.table("http"));
+    let limits = read_limits(&mut top.table("limits"));
+    let feed = FeedConfig::read(&mut top.table("feed"));
+    let log = LogConfig::read(&mut top.table("log"));
+    let xmpp = read_xmpp(&mut top.table("xmpp"));
+    let read = read_sources(&mut top);
     check_names(file, &read.names);
     check_folders(file, &state_dir, &read.mirrors);
     Config {
@@ -209,13 +224,8 @@ pub(super) type Classes = BTreeMap<(&'static str, &'static str), Class>;
 
 /// The classes of all keys. Reading a file states them, whatever it has.
 pub(super) static CLASSES: LazyLock<Classes> = LazyLock::new(|| {
-    const TABLES: &str =
-        "[[source]]\n[source.auth]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
-    let document = parse_toml(TABLES).unwrap_or_default();
-    let (root, environment) = (Path::new("/"), Environment::of(&[]));
-    let mut file = FileReader::new(root, TABLES, root, &environment);
-    read(&mut file, &document);
-    file.classes
+    const TABLES: &str = "[[source]]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
+    examine_here(TABLES, |file, _, _| std::mem::take(&mut file.classes))
 });
 
 /// What reading one file needs, and the faults that are found.
@@ -233,29 +243,6 @@ pub(super) struct FileReader<'a> {
 }
 
 impl<'a> FileReader<'a> {
-    pub(super) fn new(
-        file: &'a Path,
-        text: &'a str,
-        folder: &'a Path,
-        environment: &'a Environment,
-    ) -> Self {
-        Self {
-            file,
-            text,
-            folder,
-            environment,
-            classes: Classes::new(),
-            tables: Vec::new(),
-            faults: Vec::new(),
-        }
-    }
-
-    /// Reads as if there were a file without anything in it; its faults do not count.
-    pub(super) fn without_file<T>(read: impl FnOnce(&mut FileReader<'_>) -> T) -> T {
-        let (root, environment) = (Path::new("/"), Environment::of(&[]));
-        read(&mut FileReader::new(root, "", root, &environment))
-    }
-
     /// Whether a key on a line has a fault.
     pub(super) fn has_fault(&self, line: usize, key: &str) -> bool {
         let mut faults = self.faults.iter();
@@ -277,10 +264,10 @@ impl<'a> FileReader<'a> {
         self.add(Some(self.line(span)), key, kind);
     }
 
-    /// All faults, in the order of their lines.
-    pub(super) fn into_faults(mut self) -> ConfigFaults {
-        self.faults
-            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
-        ConfigFaults(self.faults)
+    /// All faults since the last call, in the order of their lines.
+    pub(super) fn faults(&mut self) -> ConfigFaults {
+        let mut faults = std::mem::take(&mut self.faults);
+        faults.sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
+        ConfigFaults(faults)
     }
 }

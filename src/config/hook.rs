@@ -11,7 +11,6 @@ use resourcesync::uri::has_userinfo;
 use url::Url;
 
 use crate::config::fault::FaultKind;
-use crate::config::file::FileReader;
 use crate::config::secret::WebhookSecret;
 use crate::config::secret_reader::{is_secret_given, read_secret};
 use crate::config::table_reader::{Class, TableReader, parse_path};
@@ -62,9 +61,7 @@ impl Hook {
     /// A hook with default settings.
     #[must_use]
     pub fn new(name: impl Into<String>, action: HookAction) -> Self {
-        let (timeout, lines) = FileReader::without_file(|file| {
-            read_bounds(&mut TableReader::absent(file, "source.hook"))
-        });
+        let (timeout, lines) = TableReader::absent("source.hook", read_bounds);
         Self {
             name: name.into(),
             action,
@@ -86,33 +83,28 @@ impl Hook {
 pub(super) fn read_hooks(source: &mut TableReader<'_, '_>) -> Vec<Hook> {
     let mut hooks: Vec<Hook> = Vec::new();
     let (mut is_excess, mut has_nameless, mut is_reported) = (false, false, false);
-    source.tables(
-        "hook",
-        "source.hook",
-        "[[source.hook]]",
-        |number, mut section| {
-            has_nameless |= !section.is_present("name");
-            let Some(hook) = read_hook(&mut section, number) else {
-                return;
-            };
-            // The position in the feed belongs to the name: a number would be another hook's after the next change of the file.
-            if has_nameless && !hooks.is_empty() && !is_reported {
-                is_reported = true;
-                let text = "each of several hooks of a Source needs a `name`".to_owned();
-                section.reject_table("name", &FaultKind::BadHook(text));
-            }
-            if let Some(other) = hooks.iter().find(|other| other.name == hook.name) {
-                let text = format!("two hooks of the Source are named {:?}", other.name);
-                section.reject_table("name", &FaultKind::DuplicateName(text));
-            }
-            if hooks.len() == MOST_HOOKS && !is_excess {
-                is_excess = true;
-                let text = format!("a Source can have {MOST_HOOKS} hooks");
-                section.reject_table("name", &FaultKind::OutOfRange(text));
-            }
-            hooks.push(hook);
-        },
-    );
+    source.tables("hook", "source.hook", |number, mut section| {
+        has_nameless |= !section.is_present("name");
+        let Some(hook) = read_hook(&mut section, number) else {
+            return;
+        };
+        // The position in the feed belongs to the name: a number would be another hook's after the next change of the file.
+        if has_nameless && !hooks.is_empty() && !is_reported {
+            is_reported = true;
+            let text = "each of several hooks of a Source needs a `name`".to_owned();
+            section.reject_table("name", &FaultKind::BadHook(text));
+        }
+        if let Some(other) = hooks.iter().find(|other| other.name == hook.name) {
+            let text = format!("two hooks of the Source are named {:?}", other.name);
+            section.reject_table("name", &FaultKind::DuplicateName(text));
+        }
+        if hooks.len() == MOST_HOOKS && !is_excess {
+            is_excess = true;
+            let text = format!("a Source can have {MOST_HOOKS} hooks");
+            section.reject_table("name", &FaultKind::OutOfRange(text));
+        }
+        hooks.push(hook);
+    });
     hooks
 }
 

@@ -5,16 +5,13 @@ use std::path::PathBuf;
 use resourcesync::uri::parse_uri;
 use resyncd_core::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
 use resyncd_fetch::{Credentials, PaceLimits};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::{Baseline, CallbackProtocols, Filter, Signatures, Source};
 use crate::config::auth::read_auth;
 use crate::config::fault::FaultKind;
-use crate::config::file::FileReader;
 use crate::config::hook::read_hooks;
-use crate::config::table_reader::{Class, Located, TableReader, table_of, wrong_type};
+use crate::config::table_reader::{Class, Located, TableReader};
 use crate::config::value::{
     parse_bandwidth, parse_duration, parse_host, parse_lease, parse_nonzero_duration, parse_url,
 };
@@ -28,61 +25,21 @@ pub(super) struct Sources {
     pub(super) mirrors: Vec<Located<PathBuf>>,
 }
 
-/// The prefix of a Source's keys in faults: by name, or else by position from 1.
-fn source_label(index: usize, table: &DeTable<'_>) -> String {
-    let name = table.get("name").and_then(|name| name.get_ref().as_str());
-    match name {
-        Some(name) if !name.is_empty() => format!("source[{name}]"),
-        _ => format!("source[#{}]", index + 1),
-    }
-}
-
 /// Reads all Sources.
-pub(super) fn read_sources<'f>(
-    file: &mut FileReader<'f>,
-    value: Option<&'f Spanned<DeValue<'f>>>,
-) -> Sources {
-    const EXPECTED: &str = "[[source]]";
+pub(super) fn read_sources(document: &mut TableReader<'_, '_>) -> Sources {
     let mut read = Sources::default();
-    let Some(value) = value else {
-        file.add(None, "source", &FaultKind::NoSource);
-        return read;
-    };
-    let mut read_table = |file: &mut FileReader<'f>, index, line, table| {
-        let label = source_label(index, table);
-        let mut section = TableReader::new(file, "source", label, Some(table), Some(line));
+    let number = document.tables("source", "source", |_, mut section| {
         read_source(&mut section, &mut read);
-    };
-    let line = file.line(value.span());
-    match value.get_ref() {
-        DeValue::Array(array) if array.is_empty() => {
-            file.add(Some(line), "source", &FaultKind::NoSource);
-        }
-        DeValue::Array(array) => {
-            for (index, item) in array.iter().enumerate() {
-                let line = file.line(item.span());
-                let label = format!("source[#{}]", index + 1);
-                if let Some(table) = table_of(file, &label, EXPECTED, item) {
-                    read_table(file, index, line, table);
-                }
-            }
-        }
-        other => {
-            file.add(Some(line), "source", &wrong_type(EXPECTED, other));
-            // `[source]` instead of `[[source]]`: its keys are still checked.
-            if let DeValue::Table(table) = other {
-                read_table(file, 0, line, table);
-            }
-        }
+    });
+    if number == 0 {
+        document.reject_table("source", &FaultKind::NoSource);
     }
     read
 }
 
 fn read_source(section: &mut TableReader<'_, '_>, read: &mut Sources) {
     let mut source = parse_source(section);
-    let auth = section.table("auth", "source.auth", "[source.auth]");
-    let auth = auth.and_then(|mut section| read_auth(&mut section, &source));
-    if let Some(auth) = auth {
+    if let Some(auth) = read_auth(&mut section.table("auth"), &source) {
         source.credentials.set_auth(auth);
     }
     source.hooks = read_hooks(section);
@@ -138,7 +95,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         baseline: section.choice("baseline", &BASELINES),
         allow_type_mismatch: section.flag("allow_type_mismatch"),
         patches: section.flag("patches"),
-        versions: section.folder_or_none("versions"),
+        versions: section.content("versions", Class::Folder, |path| Ok(Some(path.into()))),
         undated_per_day: section.number("undated_per_day", 0..=1_000_000_000),
         stale_after: section.duration_or_never("stale_after"),
         delete: section.flag("delete"),

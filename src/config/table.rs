@@ -1,6 +1,5 @@
 //! A table whose keys are the fields of a type.
 
-use super::file::FileReader;
 use super::table_reader::TableReader;
 
 /// A type that one table of the file is read into.
@@ -16,7 +15,7 @@ pub(super) trait Table: Sized {
 
     /// The defaults: an absent table.
     fn defaults() -> Self {
-        FileReader::without_file(|file| Self::read(&mut TableReader::absent(file, Self::NAME)))
+        TableReader::absent(Self::NAME, Self::read)
     }
 }
 

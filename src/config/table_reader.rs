@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::config::fault::FaultKind;
-use crate::config::file::FileReader;
+use crate::config::file::{FileReader, examine_here};
 use crate::config::keys;
 use crate::config::value::{self, parse_address, parse_duration_or_never, parse_name, parse_share};
 
@@ -46,9 +46,6 @@ const A_DURATION: &str = "a duration such as \"15m\"";
 const SIZE: Class = Class::Pattern("^[0-9]+([kKMGT]?B|[KMGT]iB)?$");
 const SHARE: Class = Class::Pattern("^[0-9.]+%$");
 const NAME: Class = Class::Pattern("^[a-z0-9-]+$");
-
-/// The faults of one value: where they are, and what.
-type ValueFaults = Vec<(Range<usize>, FaultKind)>;
 
 /// A value with its place in the file, for faults that are found later.
 #[derive(Clone)]
@@ -94,22 +91,11 @@ impl<'s, 'f> TableReader<'s, 'f> {
         section
     }
 
-    /// A table that is absent: every key has its default.
-    pub(super) fn absent(file: &'s mut FileReader<'f>, kind: &'static str) -> Self {
-        Self::new(file, kind, String::new(), None, None)
-    }
-
-    /// A table outside of the Sources, of the document if it is there.
-    pub(super) fn open(
-        file: &'s mut FileReader<'f>,
-        document: &'f DeTable<'f>,
-        name: &'static str,
-    ) -> Self {
-        let value = document.get(name);
-        let line = value.map(|value| file.line(value.span()));
-        let expected = "a table with its name in single brackets";
-        let table = value.and_then(|value| table_of(file, name, expected, value));
-        Self::new(file, name, name.to_owned(), table, line)
+    /// Reads a table that is absent: every key has its default.
+    pub(super) fn absent<T>(kind: &'static str, read: fn(&mut TableReader<'_, '_>) -> T) -> T {
+        examine_here("", |file, _, _| {
+            read(&mut TableReader::new(file, kind, String::new(), None, None))
+        })
     }
 
     /// Parses a string, if it is there; `expected` describes it in the fault of a value of another type.
@@ -137,8 +123,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
     /// Adds a fault if a key is absent.
     pub(super) fn require(&mut self, key: &str) {
         if !self.is_present(key) {
-            let name = self.name(key);
-            self.file.add(self.line, &name, &FaultKind::MissingKey);
+            self.reject_table(key, &FaultKind::MissingKey);
         }
     }
 
@@ -228,14 +213,10 @@ impl<'s, 'f> TableReader<'s, 'f> {
         range: RangeInclusive<usize>,
     ) -> N {
         self.or_default(key, Class::Any, |value| {
-            let number = match value.get_ref().as_integer() {
-                Some(number) => {
-                    let number = usize::from_str_radix(number.as_str(), number.radix());
-                    value::within(&range, number.ok())
-                }
-                None => Err(wrong_type("an integer", value.get_ref())),
-            };
-            one(value, number)
+            let number = value.as_integer();
+            let number = number.ok_or_else(|| wrong_type("an integer", value))?;
+            let number = usize::from_str_radix(number.as_str(), number.radix());
+            value::within(&range, number.ok())
         })
     }
 
@@ -251,15 +232,12 @@ impl<'s, 'f> TableReader<'s, 'f> {
     /// A number in a range, with or without decimals.
     pub(super) fn decimal(&mut self, key: &str, range: RangeInclusive<f64>) -> f64 {
         self.or_default(key, Class::Decimal, |value| {
-            let number = match value.get_ref() {
-                DeValue::Float(number) => Ok(number.as_str().parse().ok()),
-                DeValue::Integer(number) => Ok(number.as_str().parse().ok()),
-                other => Err(wrong_type("a number", other)),
+            let number = match value {
+                DeValue::Float(number) => number.as_str(),
+                DeValue::Integer(number) => number.as_str(),
+                other => return Err(wrong_type("a number", other)),
             };
-            one(
-                value,
-                number.and_then(|number| value::within(&range, number)),
-            )
+            value::within(&range, number.parse().ok())
         })
     }
 
@@ -279,18 +257,11 @@ impl<'s, 'f> TableReader<'s, 'f> {
         parse: impl Fn(&str) -> Result<T, FaultKind>,
     ) -> Option<Vec<T>> {
         const EXPECTED: &str = "a list of strings, such as [\"a\", \"b\"]";
-        self.value(key, Class::Any, |value| {
-            let Some(array) = value.get_ref().as_array() else {
-                return one(value, Err(wrong_type(EXPECTED, value.get_ref())));
-            };
-            let (mut list, mut faults) = (Vec::new(), Vec::new());
-            for item in array {
-                let (parsed, found) = text_of(item, EXPECTED, &parse);
-                list.extend(parsed);
-                faults.extend(found);
-            }
-            (Some(list), faults)
-        })
+        self.classify(key, Class::Any);
+        let array = self.array(key, EXPECTED)?.iter();
+        let parsed = array.map(|item| (item.span(), text_of(item.get_ref(), EXPECTED, &parse)));
+        let accepted = parsed.filter_map(|(span, parsed)| self.accept(key, span, parsed));
+        Some(accepted.collect())
     }
 
     /// The path of a folder.
@@ -301,16 +272,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
         })
     }
 
-    /// The path of a folder; `None`: an empty text.
-    pub(super) fn folder_or_none(&mut self, key: &str) -> Option<PathBuf> {
-        let folder = self.file.folder;
-        self.text(key, Class::Folder, "a path", |text| match text {
-            "" => Ok(None),
-            text => parse_path(text, folder).map(Some),
-        })
-    }
-
-    /// What a file holds; the default of an empty path.
+    /// What a path stands for; the default of an empty one.
     pub(super) fn content<T: Default>(
         &mut self,
         key: &str,
@@ -324,51 +286,77 @@ impl<'s, 'f> TableReader<'s, 'f> {
         })
     }
 
-    /// A table in this one, of another kind.
-    pub(super) fn table<'t>(
-        &'t mut self,
-        key: &str,
-        kind: &'static str,
-        expected: &'static str,
-    ) -> Option<TableReader<'t, 'f>> {
-        let value = self.get(key)?;
-        let name = self.name(key);
-        let line = self.file.line(value.span());
-        let table = table_of(self.file, &name, expected, value)?;
-        Some(TableReader::new(
-            self.file,
-            kind,
-            name,
-            Some(table),
-            Some(line),
-        ))
+    /// A table in this one, perhaps absent.
+    pub(super) fn table(&mut self, key: &'static str) -> TableReader<'_, 'f> {
+        let (kind, expected) = match self.kind {
+            "" => (key, "a table with its name in single brackets"),
+            _ => ("source.auth", "[source.auth]"),
+        };
+        let value = self.get(key);
+        let line = value.map(|value| self.file.line(value.span()));
+        let table = value.and_then(|value| self.table_of(key, expected, value));
+        let label = self.name(key);
+        TableReader::new(self.file, kind, label, table, line)
     }
 
-    /// The tables of a list in this one, of another kind; `read` gets the number of each, from 1.
+    /// The tables of a list in this one, and how long it is; `read` gets the number of each, from 1.
     pub(super) fn tables(
         &mut self,
         key: &str,
         kind: &'static str,
-        expected: &'static str,
         mut read: impl FnMut(usize, TableReader<'_, 'f>),
-    ) {
-        let Some(value) = self.get(key) else {
-            return;
+    ) -> usize {
+        let expected = format!("[[{kind}]]");
+        let array = self.array(key, &expected);
+        let items: Vec<_> = match array {
+            Some(array) => array.iter().collect(),
+            // `[source]` instead of `[[source]]`: its keys are still checked.
+            None if kind == "source" => self.get(key).into_iter().collect(),
+            None => Vec::new(),
         };
-        let name = self.name(key);
-        let Some(array) = value.get_ref().as_array() else {
-            let wrong = wrong_type(expected, value.get_ref());
-            self.file.add_at(value.span(), &name, &wrong);
-            return;
-        };
-        for (index, item) in array.iter().enumerate() {
-            let label = format!("{name}[#{}]", index + 1);
-            let line = self.file.line(item.span());
-            if let Some(table) = table_of(self.file, &label, expected, item) {
-                let section = TableReader::new(self.file, kind, label, Some(table), Some(line));
-                read(index + 1, section);
+        for (number, item) in (1..).zip(&items) {
+            let numbered = format!("{key}[#{number}]");
+            let name = item
+                .get_ref()
+                .get("name")
+                .and_then(|name| name.get_ref().as_str());
+            let label = match name.filter(|name| kind == "source" && !name.is_empty()) {
+                Some(name) => format!("{key}[{name}]"),
+                None => self.name(&numbered),
+            };
+            let line = Some(self.file.line(item.span()));
+            let table = match array {
+                Some(_) => self.table_of(&numbered, &expected, item),
+                None => item.get_ref().as_table(),
+            };
+            if table.is_some() {
+                read(
+                    number,
+                    TableReader::new(self.file, kind, label, table, line),
+                );
             }
         }
+        items.len()
+    }
+
+    /// The value of a key as a table, or a fault.
+    fn table_of(
+        &mut self,
+        key: &str,
+        expected: &str,
+        value: &'f Spanned<DeValue<'f>>,
+    ) -> Option<&'f DeTable<'f>> {
+        let table = value.get_ref().as_table();
+        let table = table.ok_or_else(|| wrong_type(expected, value.get_ref()));
+        self.accept(key, value.span(), table)
+    }
+
+    /// The value of a key as a list, or a fault.
+    fn array(&mut self, key: &str, expected: &str) -> Option<&'f DeArray<'f>> {
+        let value = self.get(key)?;
+        let array = value.get_ref().as_array();
+        let array = array.ok_or_else(|| wrong_type(expected, value.get_ref()));
+        self.accept(key, value.span(), array)
     }
 
     /// Whether a key is there.
@@ -378,12 +366,8 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
     /// Adds a fault of the table, at its key if that is there.
     pub(super) fn reject_table(&mut self, key: &str, kind: &FaultKind) {
-        if self.is_present(key) {
-            self.reject(key, kind);
-        } else {
-            let name = self.name(key);
-            self.file.add(self.line, &name, kind);
-        }
+        let line = self.located(key, ()).line.or(self.line);
+        self.file.add(line, &self.name(key), kind);
     }
 
     /// Whether a key is there, with anything but an empty text.
@@ -393,9 +377,8 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
     /// Adds a fault of a value that is valid by itself.
     pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
-        let name = self.name(key);
-        if let Some(entry) = self.get(key) {
-            self.file.add_at(entry.span(), &name, kind);
+        if self.is_present(key) {
+            self.reject_table(key, kind);
         }
     }
 
@@ -423,12 +406,25 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
     /// Whether a key is there with a valid value.
     pub(super) fn is_set(&self, key: &str) -> bool {
-        let line = self.get(key).map(|value| self.file.line(value.span()));
-        line.is_some_and(|line| !self.file.has_fault(line, &self.name(key)))
+        let place = self.located(key, ());
+        let has_fault = |line| self.file.has_fault(line, &place.key);
+        place.line.is_some_and(|line| !has_fault(line))
     }
 
     fn get(&self, key: &str) -> Option<&'f Spanned<DeValue<'f>>> {
         self.table?.get(key)
+    }
+
+    /// What was parsed, or a fault.
+    fn accept<T>(
+        &mut self,
+        key: &str,
+        span: Range<usize>,
+        parsed: Result<T, FaultKind>,
+    ) -> Option<T> {
+        let name = self.name(key);
+        let add = |kind| self.file.add_at(span, &name, &kind);
+        parsed.map_err(add).ok()
     }
 
     /// Parses a value, if it is there.
@@ -436,14 +432,11 @@ impl<'s, 'f> TableReader<'s, 'f> {
         &mut self,
         key: &str,
         class: Class,
-        parse: impl Fn(&Spanned<DeValue<'_>>) -> (Option<T>, ValueFaults),
+        parse: impl Fn(&DeValue<'_>) -> Result<T, FaultKind>,
     ) -> Option<T> {
         self.classify(key, class);
-        let (parsed, faults) = parse(self.get(key)?);
-        for (span, kind) in faults {
-            self.file.add_at(span, &self.name(key), &kind);
-        }
-        parsed
+        let value = self.get(key)?;
+        self.accept(key, value.span(), parse(value.get_ref()))
     }
 
     /// Parses a value, or else the default.
@@ -451,13 +444,11 @@ impl<'s, 'f> TableReader<'s, 'f> {
         &mut self,
         key: &str,
         class: Class,
-        parse: impl Fn(&Spanned<DeValue<'_>>) -> (Option<T>, ValueFaults),
+        parse: impl Fn(&DeValue<'_>) -> Result<T, FaultKind>,
     ) -> T {
         self.value(key, class, &parse).unwrap_or_else(|| {
             let example = keys::key(self.kind, key).example_value();
-            parse(&example)
-                .0
-                .expect("the values of the example are valid")
+            parse(example.get_ref()).expect("the values of the example are valid")
         })
     }
 
@@ -487,46 +478,22 @@ pub(super) fn dotted(label: &str, key: &str) -> String {
     }
 }
 
-/// The table, or a fault if the value is of another type.
-pub(super) fn table_of<'t>(
-    faults: &mut FileReader<'_>,
-    key: &str,
-    expected: &'static str,
-    value: &'t Spanned<DeValue<'t>>,
-) -> Option<&'t DeTable<'t>> {
-    let table = value.get_ref().as_table();
-    if table.is_none() {
-        faults.add_at(value.span(), key, &wrong_type(expected, value.get_ref()));
-    }
-    table
-}
-
-fn one<T>(value: &Spanned<DeValue<'_>>, parsed: Result<T, FaultKind>) -> (Option<T>, ValueFaults) {
-    match parsed {
-        Ok(value) => (Some(value), Vec::new()),
-        Err(kind) => (None, vec![(value.span(), kind)]),
-    }
-}
-
 fn text_of<T>(
-    value: &Spanned<DeValue<'_>>,
+    value: &DeValue<'_>,
     expected: &str,
     parse: impl Fn(&str) -> Result<T, FaultKind>,
-) -> (Option<T>, ValueFaults) {
-    let text = value.get_ref().as_str();
-    let text = text.ok_or_else(|| wrong_type(expected, value.get_ref()));
-    one(value, text.and_then(parse))
+) -> Result<T, FaultKind> {
+    let text = value.as_str();
+    text.ok_or_else(|| wrong_type(expected, value))
+        .and_then(parse)
 }
 
-fn flag_of(value: &Spanned<DeValue<'_>>) -> (Option<bool>, ValueFaults) {
-    let flag = value.get_ref().as_bool();
-    one(
-        value,
-        flag.ok_or_else(|| wrong_type("true or false", value.get_ref())),
-    )
+fn flag_of(value: &DeValue<'_>) -> Result<bool, FaultKind> {
+    let flag = value.as_bool();
+    flag.ok_or_else(|| wrong_type("true or false", value))
 }
 
-pub(super) fn wrong_type(expected: &str, value: &DeValue<'_>) -> FaultKind {
+fn wrong_type(expected: &str, value: &DeValue<'_>) -> FaultKind {
     let found = match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",

@@ -14,9 +14,8 @@ use url::{Host, Url};
 use super::Config;
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, FaultKind};
-use crate::config::file::{CLASSES, FileReader, folder_of, read, read_text};
+use crate::config::file::{CLASSES, FileReader, read_text};
 use crate::config::proxies::{parse_proxy, proxies_of_environment, unusable_exceptions};
-use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Class, dotted, parse_path};
 use crate::config::value::{parse_address, parse_duration, parse_url};
 
@@ -55,28 +54,31 @@ impl Config {
     /// As [`warnings`](Self::warnings), in an environment.
     #[must_use]
     pub fn warnings_in(path: &Path, environment: &Environment) -> ConfigFaults {
-        let (Ok(text), Ok(folder)) = (read_text(path), folder_of(path)) else {
-            return ConfigFaults::default();
-        };
-        let Ok(document) = parse_toml(&text) else {
-            return ConfigFaults::default();
-        };
-        let mut file = FileReader::new(path, &text, &folder, environment);
-        read(&mut file, &document);
-        let mut warnings = FileReader::new(path, &text, &folder, environment);
-        let http = file.tables.iter().find(|(kind, ..)| *kind == "http");
-        let http = http.map(|(.., table)| *table);
-        let allows_private = http.is_some_and(|it| flag(it, "allow_private_addresses"));
-        let proxy = http.and_then(|it| text_of(it, "proxy"));
-        if proxy.is_none_or(str::is_empty) {
-            for (key, kind) in warnings_of_environment(environment) {
-                warnings.add(None, key, &kind);
-            }
+        let warnings = read_text(path).and_then(|text| {
+            super::file::examine(&text, path, environment, |file, _, _| {
+                file.faults();
+                warn(file);
+                file.faults()
+            })
+        });
+        warnings.unwrap_or_default()
+    }
+}
+
+/// Adds the warnings of a file that was read.
+fn warn(file: &mut FileReader<'_>) {
+    let tables = std::mem::take(&mut file.tables);
+    let http = tables.iter().find(|(kind, ..)| *kind == "http");
+    let http = http.map(|(.., table)| *table);
+    let allows_private = http.is_some_and(|it| flag(it, "allow_private_addresses"));
+    let proxy = http.and_then(|it| text_of(it, "proxy"));
+    if proxy.is_none_or(str::is_empty) {
+        for (key, kind) in warnings_of_environment(file.environment) {
+            file.add(None, key, &kind);
         }
-        for (kind, label, table) in &file.tables {
-            examine(&mut warnings, kind, label, table, allows_private);
-        }
-        warnings.into_faults()
+    }
+    for (kind, label, table) in &tables {
+        examine(file, kind, label, table, allows_private);
     }
 }
 
