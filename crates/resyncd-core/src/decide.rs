@@ -195,10 +195,12 @@ impl<'a, 'r, F: Fn(SetKey) -> SetFacts> Facts<'a, 'r, F> {
                     self.as_claimed(claim.entry.set, claim.entry.at)
                 } else {
                     // What the documents state may be to be done yet.
-                    let stated = exists.or(gone);
-                    let documents = stated
-                        .and_then(|_| self.decide_beside((exists, gone), (None, None)).behind);
-                    documents.map_or(claim.entry.at, |behind| behind.min(claim.entry.at))
+                    let of_documents = if exists.or(gone).is_some() {
+                        self.decide_beside((exists, gone), (None, None)).behind
+                    } else {
+                        None
+                    };
+                    of_documents.map_or(claim.entry.at, |behind| behind.min(claim.entry.at))
                 };
                 return if claim.exists() {
                     fetch(2, claim, true, Absence::Answers, behind)
@@ -414,7 +416,7 @@ impl<'a, 'r, F: Fn(SetKey) -> SetFacts> Facts<'a, 'r, F> {
         let Record {
             file, at: recorded, ..
         } = self.record;
-        // A file without a time was fetched because of the hub.
+        // The hub may have had a file fetched that has no time.
         let is_fetched = file.is_some() && recorded.is_none();
         let may_be_here = file.is_some() && at.is_some() && at <= *recorded
             || (self.claims_since(set, at)).any(|claim| is_fetched || self.is_done(claim));
@@ -467,9 +469,10 @@ impl<'a, 'r, F: Fn(SetKey) -> SetFacts> Facts<'a, 'r, F> {
         let at = winner.entry.at;
         let may_be_later = at.is_some() && hub.is_some_and(|hub| hub.entry.at > at);
         let set = winner.entry.set;
-        let was_asked = (self.claims_since(set, at)).any(|claim| self.is_done(claim));
-        let behind = if winner.is_change() || was_asked {
+        let behind = if winner.is_change() {
             self.behind_of(set, at)
+        } else if (self.claims_since(set, at)).any(|claim| self.is_done(claim)) {
+            self.as_claimed(set, at)
         } else {
             let at = at.filter(|_| at > self.record.at);
             self.since_before(set, at)

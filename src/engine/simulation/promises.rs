@@ -263,8 +263,8 @@ impl Scene {
         // Not promised: where a document lists changes of a moment that is not over, the rest is found out later. A document
         // that does not state where it begins lists changes of any time. A change that is listed late shows that the claim was
         // wrong. And where sets share a resource, what one of them learns of it late holds back the claim of the other. What was not
-        // wanted may have changed before what was claimed without it. Where a list states the newest change first, it has replaced what a hub
-        // had stated of an earlier one when that comes.
+        // wanted may have changed before what was claimed without it. Where a list states the newest change first, that has replaced what
+        // a hub has stated of an earlier one, also a trusted one of a deletion, when the list states the earlier one.
         let is_exempt = !self.is_exact()
             || habits.newest_first
             || self.witness.includes_again

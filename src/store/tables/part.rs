@@ -4,7 +4,8 @@
 //! the index stated for it, if that is proof; `seen` the generation in which it was last read, or found unchanged; `names` the
 //! resources that it named when it was last read, and those that it has named since it is being read; `misdated` is set when the part
 //! had news at an unchanged `stated_at`, until that changes; `doubted` is set when a resource that it names was deleted since;
-//! `bad_entries` how many of its entries could not be read; `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
+//! `bad_entries` how many of its entries could not be read; `page_at`, `page_newest` and `next_page` what the part states of itself as a
+//! page of a longer list.
 
 use std::ops::RangeInclusive;
 

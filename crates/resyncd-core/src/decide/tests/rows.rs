@@ -238,6 +238,8 @@ fn first_row_that_fits_decides() {
         // Which of two changes of one time is newer is not known: the claim is not lowered.
         ("1:updated@20#b", "file#a at=20 unbroken=50", "8 fetch-exactly of 1 behind 50"), ("1:updated@20#b", "file#a at=19 unbroken=50", "8 fetch-exactly of 1 behind 20"),
         ("1:updated@20#b", "file#a at=21 unbroken=50", "8 fetch-exactly of 1 behind 50"),
+        ("1:updated@20", "at=21 unbroken=50", "8 fetch of 1 behind 20"), ("1:updated", "file at=5 unbroken=50", "8 fetch of 1 behind"),
+        ("1:updated 1:updated@20!", "unbroken=50 served=2", "8 fetch of 1 behind"), ("1:updated@20 1:updated!", "unbroken=50 served=2", "8 fetch of 1 behind 20"),
         ("1:deleted@20", "file at=20 unbroken=50", "7 remove of 1 behind 50"), ("1:deleted@20", "file at=19 unbroken=50", "7 remove of 1 behind 20"),
         // 9: it states nothing of its content, and may be asked for.
         ("1:listed^30", "file fetched=1 check", "9 fetch of 1 behind"), ("1:listed^30", "file check", "8 fetch of 1 behind"),
