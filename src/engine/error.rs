@@ -67,6 +67,9 @@ pub(super) enum EngineError {
     RejectedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    /// Its own error has been reported.
+    #[error("the mirror can't be written: the members of a package are not waited for")]
+    UnwrittenMembers,
     #[error("{0} entries can't be read")]
     BadEntries(u64),
     #[error("{count} entries of {document} can't be read: what they name is unknown")]
@@ -152,6 +155,7 @@ impl EngineError {
         match self {
             Self::Store(error) | Self::TooManyResources(error) => error.code(),
             Self::Mirror(error) => error.code(),
+            Self::UnwrittenMembers => "mirror-unusable",
             Self::Discovery(error) => error.code(),
             Self::Fetch { error, .. } => error.code(),
             Self::Read(error) | Self::BadDocument { error, .. } => error.code(),
@@ -183,7 +187,9 @@ impl EngineError {
     /// the disk failed, because the changes are followed meanwhile.
     pub(super) fn class(&self) -> ErrorClass {
         match self {
-            Self::Store(_) | Self::Random(_) | Self::Interrupted => ErrorClass::Fatal,
+            Self::Store(_) | Self::UnwrittenMembers | Self::Random(_) | Self::Interrupted => {
+                ErrorClass::Fatal
+            }
             Self::Mirror(error) => error.class(),
             Self::Fetch { error, .. } => error.class(),
             Self::Discovery(error) => error.class(),
@@ -287,6 +293,7 @@ mod tests {
             (EngineError::TooManyEntries(1), Unusable),
             (StoreError::TooManyResources(1).into(), Unusable),
             (EngineError::Panicked(text()), Unusable),
+            (EngineError::UnwrittenMembers, Fatal),
             (EngineError::Random(text()), Fatal),
             (EngineError::Interrupted, Fatal),
         ] {

@@ -104,7 +104,7 @@ impl AuditContext {
         }
         let engine = Engine::once(&config, Arc::clone(&store), &self.client).await?;
         let mut contexts = engine.sources.contexts();
-        let context = contexts.pop().ok_or(EngineError::Interrupted)?;
+        let context = contexts.pop().expect("the configuration has one Source");
         let _ = self.reading.set(Arc::clone(&context.progress));
         let reading = engine.plan();
         tokio::pin!(reading);

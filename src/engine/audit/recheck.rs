@@ -46,7 +46,8 @@ impl AuditContext {
             };
             let is_last = check == CHECKS;
             let checking = tokio::task::spawn_blocking(move || recheck.check(is_last));
-            if checking.await.map_err(|_| EngineError::Interrupted)?? {
+            let checked = checking.await;
+            if checked.map_err(|error| EngineError::of_join(&error, "the mirror"))?? {
                 break;
             }
             tokio::time::sleep(PAUSE).await;

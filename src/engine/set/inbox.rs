@@ -244,7 +244,8 @@ impl SetState {
             };
             Ok((delivery, document))
         });
-        reading.await.map_err(|_| EngineError::Interrupted)?
+        let read = reading.await;
+        read.map_err(|error| EngineError::of_join(&error, "a notification"))?
     }
 
     /// Ingests a change notification as the sequencer's verdict says. The trial becomes the sequencer when that is committed.

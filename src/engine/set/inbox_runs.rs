@@ -56,7 +56,9 @@ impl SetState {
             let run = planner.plan(sequencer, &waiting);
             (waiting, run)
         });
-        let (waiting, run) = planning.await.map_err(|_| EngineError::Interrupted)?;
+        let planning = planning.await;
+        let (waiting, run) =
+            planning.map_err(|error| EngineError::of_join(&error, "notifications"))?;
         *deliveries = waiting;
         let planned = run.notifications.len();
         if planned == 0 {

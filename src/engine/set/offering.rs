@@ -126,7 +126,7 @@ impl Offering {
             let runtime_status = &self.context.runtime_status;
             let has_disk_error = runtime_status.has_disk_error(self.context.name());
             if !self.context.subscribes && has_disk_error {
-                return Err(EngineError::Interrupted);
+                return Err(EngineError::UnwrittenMembers);
             }
             if !pending.is_empty() && !self.woken(&mut wakes).await {
                 return Err(EngineError::Interrupted);

@@ -318,7 +318,7 @@ impl SetState {
         }
     }
 
-    /// The channel with that id, as it is stored.
+    /// The channel of a delivery, as it is stored: as long as a delivery of it waits, only the removal of the whole set removes it.
     pub(super) async fn channel(&self, id: ChannelId) -> Result<ChannelRecord, EngineError> {
         let found = Arc::clone(&self.context.store).channel(id).await?;
         found.ok_or(EngineError::Interrupted)
