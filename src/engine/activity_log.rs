@@ -119,7 +119,7 @@ fn summary(done: &[WorkDone]) -> Option<(u64, u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::test_source::TestSource;
+    use crate::engine::tests::TestSource;
 
     #[test]
     fn line_states_what_was_done_since_the_last_one_and_for_whom() {

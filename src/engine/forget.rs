@@ -356,8 +356,8 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::engine::test_source::{NAME, TestSource};
-    use crate::store::test_database::TestDatabase;
+    use crate::engine::tests::{NAME, TestSource};
+    use crate::store::tests::database::TestDatabase;
     use crate::store::{Change, Publication, TaskResult, TasksInProgress};
 
     const CONTENT: &[u8] = b"content";

@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
     use crate::engine::source::location::record_source_location;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::tests::{NAME, TestSource};
 
     #[tokio::test]
     async fn mirror_in_another_folder_is_accepted_and_becomes_known_with_its_place() {

@@ -59,7 +59,7 @@
 //! | `heartbeats` | finds workers that no longer respond |
 //! | | **for tests** |
 //! | `simulation` | the engine with a simulated clock, network and Source |
-//! | `test_source` | a Source with an empty database and an empty mirror |
+//! | `tests` | a Source with an empty database and an empty mirror |
 
 mod activity_log;
 mod apply;
@@ -95,7 +95,7 @@ mod source;
 mod status_view;
 mod store_retries;
 #[cfg(test)]
-mod test_source;
+mod tests;
 mod trimming;
 mod unencrypted_hubs;
 mod versions;

@@ -363,7 +363,7 @@ mod tests {
 
     use super::*;
     use crate::config::Source;
-    use crate::engine::test_source::{Answering, NAME};
+    use crate::engine::tests::{Answering, NAME};
     use crate::store::{
         Change, ChangeBatch, DeletionRules, DocumentEnd, Origin, TaskFailure, TaskResult,
         TasksInProgress,

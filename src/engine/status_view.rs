@@ -620,7 +620,7 @@ mod tests {
 
     use super::*;
     use crate::engine::restarts::Restarts;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::tests::{NAME, TestSource};
     use crate::store::{CallbackKeys, ChannelId};
 
     /// Ends a test that would hang; nothing relies on the time that something takes.

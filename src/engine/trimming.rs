@@ -124,7 +124,7 @@ async fn step(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::test_database::TestDatabase;
+    use crate::store::tests::database::TestDatabase;
 
     /// How many days ago the entries were applied; their numbers begin at 1.
     const AGES: [i64; 4] = [200, 100, 95, 1];

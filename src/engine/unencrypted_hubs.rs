@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::engine::status_view;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::tests::{NAME, TestSource};
     use crate::store::CallbackKeys;
 
     #[tokio::test]

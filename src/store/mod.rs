@@ -24,8 +24,7 @@
 //! | `scratch` | the private folder of a run that changes nothing |
 //! | `audit` | what an audit compares with: the database that it has read into, beside the state database |
 //! | `observer` | who sees the steps of a store, and may fail them |
-//! | `commit_hook`, `test_database` | for tests: an observer that lets steps fail and the process end; what else they do to a database |
-//! | `tests` | tests with a database |
+//! | `tests` | tests with a database; an observer that lets steps fail and the process end |
 //!
 //! Invariants:
 //! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers. A write that
@@ -44,8 +43,6 @@ mod arrival;
 mod audit;
 mod backup;
 mod change;
-#[cfg(test)]
-pub(crate) mod commit_hook;
 mod copy;
 mod corruption;
 mod error;
@@ -62,8 +59,6 @@ mod reads;
 mod schema;
 mod scratch;
 mod tables;
-#[cfg(test)]
-pub(crate) mod test_database;
 mod tx;
 mod unreadable;
 mod wake;
@@ -407,4 +402,4 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

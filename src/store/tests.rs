@@ -2,7 +2,9 @@
 
 mod audit_state;
 mod channels;
+pub(crate) mod commit_hook;
 mod corruption;
+pub(crate) mod database;
 mod deletion_guard;
 mod dumps;
 mod feed;

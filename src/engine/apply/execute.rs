@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::engine::tests::{Answering, NAME, TestSource};
     use crate::store::{Change, TasksInProgress};
 
     /// Counts requests, and fails each.

@@ -428,7 +428,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::tests::{NAME, TestSource};
     use crate::store::{Change, Step};
     use crate::test_log::PanickingLog;
 

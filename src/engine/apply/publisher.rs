@@ -905,7 +905,7 @@ mod tests {
 
     use super::super::received::BodyMemory;
     use super::*;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::tests::{NAME, TestSource};
     use crate::store::{Change, TasksInProgress};
 
     /// The disk panics when it gets the file of a resource with this path.

@@ -90,7 +90,9 @@ impl AuditContext {
                     let comparing = tokio::task::spawn_blocking(move || {
                         compare_group(reader.as_deref(), group, repairs, &progress)
                     });
-                    comparing.await.map_err(|error| EngineError::of_join(&error, "the mirror"))
+                    comparing
+                        .await
+                        .map_err(|error| EngineError::of_join(&error, "the mirror"))
                 }
             });
             let mut found = stream::iter(comparing).buffer_unordered(at_once.clamp(2, 8));

@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
     use crate::config::Source;
-    use crate::engine::test_source::NAME;
+    use crate::engine::tests::NAME;
     use crate::store::{Change, ChangeBatch, Origin, Store};
 
     /// How many resources the Source lists: more than are repaired at once.

@@ -323,8 +323,8 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::store::test_database::TestDatabase;
+    use crate::engine::tests::{Answering, NAME, TestSource};
+    use crate::store::tests::database::TestDatabase;
     use crate::store::{
         CallbackKeys, ChangeBatch, DeletionRules, DeliveryOutcome, DocumentEnd, Origin, SetId,
     };

@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::engine::tests::{Answering, NAME, TestSource};
     use crate::store::CallbackKeys;
 
     /// Ends a test that would hang.

@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
     use crate::engine::channels::driver::drive;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::engine::tests::{Answering, NAME, TestSource};
     use crate::store::Step;
 
     const TOPIC: &str = "https://example.org/topic";

@@ -512,8 +512,8 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
-    use crate::engine::test_source::{NAME, TestSource};
-    use crate::store::test_database::TestDatabase;
+    use crate::engine::tests::{NAME, TestSource};
+    use crate::store::tests::database::TestDatabase;
 
     /// Ends a test that would hang.
     const LONG: Duration = Duration::from_secs(180);

@@ -473,7 +473,7 @@ pub(super) mod tests {
     use crate::engine::restarts::{Panicked, catch_panic};
     use crate::engine::set::package_files::PackageFiles;
     use crate::engine::set::worker::SetWorker;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::engine::tests::{Answering, NAME, TestSource};
     use crate::store::{CallbackKeys, ChannelId, Receipt, SetRecord};
     use crate::test_clock;
     use crate::test_log::PanickingLog;

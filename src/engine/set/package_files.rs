@@ -339,7 +339,7 @@ mod tests {
     use resyncd_fetch::HttpNetwork;
 
     use super::*;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::tests::{NAME, TestSource};
 
     /// A site that has nothing.
     struct Nothing;

@@ -14,7 +14,7 @@ use super::documents::Target;
 use super::source::{Boundary, Change, Content, EXCLUDED, Notification, ResourceNo, SetNo};
 use super::stage::Scene;
 use crate::store::Origin;
-use crate::store::commit_hook::{ResourceSnapshot, SetSnapshot, Snapshot, TaskSnapshot};
+use crate::store::tests::commit_hook::{ResourceSnapshot, SetSnapshot, Snapshot, TaskSnapshot};
 
 /// What has been seen so far.
 #[derive(Debug, Default)]

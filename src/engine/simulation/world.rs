@@ -21,7 +21,7 @@ use crate::clock;
 use crate::config::{self, Baseline};
 use crate::engine::set::worker::Command;
 use crate::status::SetStatus;
-use crate::store::commit_hook::{Snapshot, TaskSnapshot};
+use crate::store::tests::commit_hook::{Snapshot, TaskSnapshot};
 use crate::store::{BaselineState, Store, StoreError, Wake};
 use crate::test_clock::SimulatedClock;
 

@@ -536,7 +536,7 @@ mod tests {
 
     use super::*;
     use crate::engine::runtime_status::SourceState;
-    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::engine::tests::{Answering, NAME, TestSource};
     use crate::store::Store;
 
     /// Ends a test that would hang.

@@ -385,7 +385,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::tests::{NAME, TestSource};
     use crate::engine::versions::folder::VersionsFolder;
     use crate::store::{Change, Publication, ResourceId, SetId, StoredVersion, TaskResult};
 

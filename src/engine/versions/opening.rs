@@ -57,7 +57,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::engine::test_source::TestSource;
+    use crate::engine::tests::TestSource;
 
     #[tokio::test]
     async fn folder_whose_disk_is_not_mounted_is_not_begun_anew() {

@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
     use crate::engine::apply::temporary_executor::{Awaited, drain};
-    use crate::engine::test_source::TestSource;
+    use crate::engine::tests::TestSource;
     use crate::store::{Change, VersionRule};
     use crate::test_clock::SimulatedClock;
 

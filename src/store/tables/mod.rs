@@ -39,7 +39,7 @@ pub(super) mod removed_resource;
 pub(super) mod resource;
 pub(super) mod resource_count;
 #[cfg(test)]
-mod round_trips;
+mod round_trip_tests;
 mod served_version;
 pub(super) mod source_set;
 pub(super) mod statement;

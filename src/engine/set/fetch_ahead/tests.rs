@@ -14,7 +14,7 @@ use crate::engine::set::list_parts::SnapshotParts;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::polled_document::read_document;
 use crate::engine::set::state::SetState;
-use crate::engine::test_source::{Answering, NAME, TestSource};
+use crate::engine::tests::{Answering, NAME, TestSource};
 
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -15,7 +15,7 @@ use crate::engine::apply::executor::Executor;
 use crate::engine::apply::stepping::has_offers;
 use crate::engine::set::entry_batches::EntrySource;
 use crate::engine::set::package_files::OpenedPackage;
-use crate::engine::test_source::{NAME, TestSource};
+use crate::engine::tests::{NAME, TestSource};
 use crate::store::{DeletionRules, DocumentEnd, Origin, Store};
 
 /// More than the blocking threads.

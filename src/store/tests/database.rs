@@ -1,4 +1,4 @@
-//! For tests of other modules: what [`Store`](super::Store) does not do or show, over a connection of its own.
+//! For tests of other modules: what [`Store`](crate::store::Store) does not do or show, over a connection of its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use resourcesync::Capability;
 use resyncd_core::{Channel, HubUri, TopicUri};
 use rusqlite::{Connection, params};
 
-use super::query_threads::Lane;
-use super::query_threads::tests::OccupiedQueryThreads;
-use super::schema::DATABASE;
-use super::tables::resource_count;
-use super::tables::values::Micros;
-use super::{
+use crate::clock;
+use crate::store::query_threads::Lane;
+use crate::store::query_threads::tests::OccupiedQueryThreads;
+use crate::store::schema::DATABASE;
+use crate::store::tables::resource_count;
+use crate::store::tables::values::Micros;
+use crate::store::{
     CallbackKeys, ChannelRecord, DecisionResult, DeletionDecision, SetId, Store, StoreError,
 };
-use crate::clock;
 
 /// The database of a folder.
 pub(crate) struct TestDatabase(Connection);
 
 impl TestDatabase {
-    /// Opens a database that a [`Store`](super::Store) has created. It may be open there as well.
+    /// Opens a database that a [`Store`](crate::store::Store) has created. It may be open there as well.
     pub(crate) fn open(folder: &Path) -> Self {
         Self(Connection::open(folder.join(DATABASE)).unwrap())
     }

@@ -11,12 +11,12 @@ use resourcesync::{ChangeKind, Digest, SourceTime};
 use resyncd_core::{Coverage, Gap};
 use rusqlite::Connection;
 
-use super::observer::{Observer, Step};
-use super::reads::statistics::synced_until;
-use super::tables::tally::{TALLIED, TallyKey};
-use super::tables::values::{DigestList, column};
-use super::tables::{coverage, gap};
-use super::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
+use crate::store::observer::{Observer, Step};
+use crate::store::reads::statistics::synced_until;
+use crate::store::tables::tally::{TALLIED, TallyKey};
+use crate::store::tables::values::{DigestList, column};
+use crate::store::tables::{coverage, gap};
+use crate::store::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
 
 type Watch = Box<dyn FnMut(&Snapshot) + Send>;
 type IsFatal = Box<dyn Fn(&Step<'_>) -> bool + Send>;
