@@ -125,8 +125,8 @@ pub struct Decision<'a> {
     pub desired: Desired<'a>,
     /// The row that has decided.
     pub row: u8,
-    /// From when on the mirror is behind, while that is not done; the inner `None`: from any time. Of what is settled there is none.
-    pub behind: Option<Option<SourceTime>>,
+    /// From when on the mirror is behind, while that is not done; `None`: from any time. Without a meaning for what is settled.
+    pub behind: Option<SourceTime>,
 }
 
 /// Decides of one resource. `set` returns what is known of a set that states something; `may_check`: whether the resource may be asked for
@@ -195,12 +195,11 @@ impl<'a, 'r, F: Fn(SetKey) -> SetFacts> Facts<'a, 'r, F> {
                     self.as_claimed(claim.entry.set, claim.entry.at)
                 } else {
                     // What the documents state may be to be done yet.
-                    let of_documents = if exists.or(gone).is_some() {
-                        self.decide_beside((exists, gone), (None, None)).behind
-                    } else {
-                        None
-                    };
-                    of_documents.map_or(claim.entry.at, |behind| behind.min(claim.entry.at))
+                    let of_documents = exists
+                        .or(gone)
+                        .map(|_| self.decide_beside((exists, gone), (None, None)))
+                        .filter(|it| it.desired != Desired::Settled);
+                    of_documents.map_or(claim.entry.at, |it| it.behind.min(claim.entry.at))
                 };
                 return if claim.exists() {
                     fetch(2, claim, true, Absence::Answers, behind)
@@ -520,7 +519,7 @@ fn decision<'a>(row: u8, desired: Desired<'a>, behind: Option<SourceTime>) -> De
     Decision {
         desired,
         row,
-        behind: Some(behind),
+        behind,
     }
 }
 

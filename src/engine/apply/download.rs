@@ -13,7 +13,7 @@ use resyncd_mirror::{Mirror, MirrorError, Staged};
 
 use super::coding::ContentVerifier;
 use super::context::ApplyContext;
-use super::former_versions::is_asked_again;
+use super::former_versions::{Served, is_asked_again};
 use super::received::{BodyMemory, Received, ReceivedResource};
 use super::task_error::{FORMER_VERSION, TaskError};
 use crate::clock;
@@ -144,8 +144,10 @@ pub(crate) async fn download(
         .get_representation(&candidate.uri, &hosts, limit, known, wanted)
         .await?;
     if is_current {
-        let sent = content.as_ref().map(Content::last_modified);
-        reject_former(context, task, candidate, sent)?;
+        let served = content.as_ref().map_or(Served::Known, |content| {
+            Served::Version(content.last_modified())
+        });
+        reject_former(context, task, candidate, served)?;
     }
     let Some(mut content) = content else {
         return Ok(FetchOutcome::NotModified);
@@ -196,11 +198,11 @@ fn reject_former(
     context: &ApplyContext,
     task: &Task,
     candidate: &Candidate,
-    sent: Option<Option<SourceTime>>,
+    served: Served,
 ) -> Result<(), TaskError> {
     let (now, expected) = (clock::now(), &candidate.expected);
     let mut former_versions = context.former_versions.lock();
-    if former_versions.check(now, task, expected, sent)? {
+    if former_versions.check(now, task, expected, served)? {
         let message =
             "the server answers with versions that are older than announced; they were accepted";
         let notice = StatusError::new(FORMER_VERSION, message, now.wall);

@@ -42,6 +42,15 @@ pub(super) struct FormerVersions {
     since: Option<Instant>,
 }
 
+/// The version that a server has answered with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Served {
+    /// The one that the mirror has (304).
+    Known,
+    /// One with that `Last-Modified`.
+    Version(Option<SourceTime>),
+}
+
 /// What becomes of an answer that may be the former version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
@@ -73,14 +82,13 @@ impl FormerVersions {
         Doubt::AskedAgain
     }
 
-    /// Checks an answer to a task's request. `sent`: the `Last-Modified` of the version that was sent; `None`: it is the one that the
-    /// mirror has (304). Returns whether what may be the former version is accepted after all.
+    /// Checks an answer to a task's request. Returns whether what may be the former version is accepted after all.
     pub(super) fn check(
         &mut self,
         now: Now,
         task: &Task,
         expected: &Expected,
-        sent: Option<Option<SourceTime>>,
+        served: Served,
     ) -> Result<bool, TaskError> {
         let Some(announced) = doubted_time(now, task, expected) else {
             return Ok(false);
@@ -88,10 +96,10 @@ impl FormerVersions {
         let known = task.live_version.as_ref();
         let known = known.and_then(|known| known.validators.last_modified.as_deref());
         let known = known.and_then(parse_http_date).map(SourceTime::from);
-        let got = match sent {
-            None => known,
+        let got = match served {
+            Served::Known => known,
             // A later version than that of the mirror may be the announced one, whatever its date.
-            Some(got) => got.filter(|&got| known.is_some_and(|known| got <= known)),
+            Served::Version(got) => got.filter(|&got| known.is_some_and(|known| got <= known)),
         };
         // Of a time without a time of day, a day.
         let precision = if announced.micros() % DAY == 0 {

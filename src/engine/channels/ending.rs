@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use resyncd_channels::Transports;
+use resyncd_channels::{Transports, XmppError};
 use resyncd_core::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules, Transport};
 use url::Url;
 
@@ -13,12 +13,29 @@ use super::requests::{read_topic, send_request};
 use super::waiting::wait;
 use super::websub::StoredMachine;
 use super::xmpp::Nodes;
+use crate::engine::error::EngineError;
 use crate::status::UnsubscribeResult;
-use crate::store::{ChannelRecord, Store};
+use crate::store::{ChannelRecord, Store, StoreError};
 use crate::{clock, config};
 
 /// How long a hub may take to confirm that a subscription has ended.
 const ENDING_TIME: Duration = Duration::from_secs(30);
+
+/// Why a subscription has not ended.
+#[derive(Debug, thiserror::Error)]
+enum EndingError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Machine(#[from] EngineError),
+    #[error(transparent)]
+    Service(#[from] XmppError),
+    /// The message of the channel's machine.
+    #[error("{0}")]
+    Hub(String),
+    #[error("no confirmation within {} s", ENDING_TIME.as_secs())]
+    Timeout,
+}
 
 /// A Source whose subscriptions are ended on request. It need not be in the configuration any more.
 pub struct EndingSource {
@@ -63,25 +80,23 @@ impl EndingSource {
     ) -> UnsubscribeResult {
         let ending = async {
             match channel.transport {
-                Transport::Websub => self.end_at_hub(store, channel).await.map(|()| "confirmed"),
-                Transport::Websocket => end_connection(store, channel).await.map(|()| "closed"),
-                // The draft has no request for that.
-                Transport::Callback => {
-                    (end_connection(store, channel).await).map(|()| "deliveries are answered 410")
+                Transport::Websub => self.end_at_hub(store, channel).await?,
+                Transport::Websocket | Transport::Callback => {
+                    end_connection(store, channel).await?;
                 }
-                Transport::Xmpp => self
-                    .end_at_service(store, channel)
-                    .await
-                    .map(|()| "confirmed"),
+                Transport::Xmpp => self.end_at_service(store, channel).await?,
             }
+            Ok(())
         };
-        let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
-            Ok(Ok(message)) => (true, message.to_owned()),
-            Ok(Err(message)) => (false, message),
-            Err(_) => (
-                false,
-                format!("no confirmation within {} s", ENDING_TIME.as_secs()),
-            ),
+        let ended = tokio::time::timeout(ENDING_TIME, ending).await;
+        let ended = ended.unwrap_or(Err(EndingError::Timeout));
+        let confirmed = ended.is_ok();
+        let message = match (ended, channel.transport) {
+            (Err(error), _) => error.to_string(),
+            (Ok(()), Transport::Websub | Transport::Xmpp) => "confirmed".to_owned(),
+            (Ok(()), Transport::Websocket) => "closed".to_owned(),
+            // The draft has no request for that.
+            (Ok(()), Transport::Callback) => "deliveries are answered 410".to_owned(),
         };
         if !confirmed && let Err(error) = store.change_channel(channel.id, true, |_| ()).await {
             tracing::error!(code = error.code(), source = self.name, %error, "database error; unsubscribe not retried at once");
@@ -103,19 +118,21 @@ impl EndingSource {
         &self,
         store: &Arc<Store>,
         channel: &ChannelRecord,
-    ) -> Result<(), String> {
+    ) -> Result<(), EndingError> {
         let now = clock::now().wall;
         let leaving = store.change_channel(channel.id, true, move |channel| channel.leave(now));
-        leaving.await.map_err(|error| error.to_string())?;
-        let ended = Nodes::of(channel, 0)
-            .unsubscribe(&self.transports, channel)
-            .await;
-        ended.map_err(|error| error.to_string())?;
+        leaving.await?;
+        let nodes = Nodes::of(channel, 0);
+        nodes.unsubscribe(&self.transports, channel).await?;
         let ended = store.change_channel(channel.id, true, Channel::ended);
-        ended.await.map_err(|error| error.to_string())
+        Ok(ended.await?)
     }
 
-    async fn end_at_hub(&self, store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
+    async fn end_at_hub(
+        &self,
+        store: &Arc<Store>,
+        channel: &ChannelRecord,
+    ) -> Result<(), EndingError> {
         let mut wakes = store.wakes();
         let mut stored = StoredMachine::new(store, channel, self.rules.clone(), false);
         let mut now = clock::now();
@@ -124,9 +141,9 @@ impl EndingSource {
             .change_and_handle(now, leave, ChannelEvent::Started)
             .await;
         loop {
-            let (step, record) = handled.map_err(|error| error.to_string())?;
+            let (step, record) = handled?;
             if let Some(ChannelReport::Failed(failure)) = step.report {
-                return Err(failure.message);
+                return Err(EndingError::Hub(failure.message));
             }
             let event = match step.action {
                 ChannelAction::ReadTopic(topic) => {
@@ -148,13 +165,13 @@ impl EndingSource {
 }
 
 /// Ends a channel that has no hub, and at most a connection: the driver that has one closes it, if there is a driver.
-async fn end_connection(store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
+async fn end_connection(store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), EndingError> {
     let now = clock::now().wall;
     let ended = store.change_channel(channel.id, true, move |channel| {
         channel.leave(now);
         channel.next_connection_step(now);
     });
-    ended.await.map_err(|error| error.to_string())
+    Ok(ended.await?)
 }
 
 /// Ends a Source's subscriptions at their hubs, also those of sets that are no longer followed. The callback must be served

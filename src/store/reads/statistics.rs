@@ -182,16 +182,12 @@ pub(crate) fn synced_until(
     if baseline != BaselineState::Done {
         return Ok(None);
     }
-    let Some(unbroken) = coverage::unbroken_until(sql, set)? else {
-        return Ok(None);
-    };
-    let mut oldest = vec![task::oldest_since(sql, set)?];
+    let mut until = coverage::unbroken_until(sql, set)?;
+    until = task::before_oldest(sql, set, until)?;
     for other in source_set::sharing_with(sql, set)? {
-        oldest.push(task::oldest_shared_since(sql, other, set)?);
+        until = task::before_oldest_shared(sql, (other, set), until)?;
     }
-    // `None` is the least: a change of unknown time may be as old as any.
-    let oldest = oldest.into_iter().flatten().min();
-    Ok(oldest.map_or(Some(unbroken), |oldest| oldest.min(Some(unbroken))))
+    Ok(until)
 }
 
 #[cfg(test)]

@@ -603,29 +603,37 @@ pub(crate) fn lower_all_since(
     .execute(params![set, Column(&since)])
 }
 
-/// The oldest `since` of the set's tasks; the inner `None`: one is unknown.
-pub(crate) fn oldest_since(sql: &Connection, set: SetId) -> Result<Option<Option<SourceTime>>> {
-    // NULL sorts first.
-    sql.prepare_cached(
-        "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1",
-    )?
-    .query_row([set], |row| column(row, 0))
-    .optional()
-}
-
-/// As [`oldest_since`], of the tasks of `set` whose resources also belong to `shared_with`.
-pub(crate) fn oldest_shared_since(
+/// `until`, or the oldest `since` of the set's tasks, if that is earlier. `None`: of any time.
+pub(crate) fn before_oldest(
     sql: &Connection,
     set: SetId,
-    shared_with: SetId,
-) -> Result<Option<Option<SourceTime>>> {
-    sql.prepare_cached(
-        "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable')
-         AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
-         ORDER BY since LIMIT 1",
-    )?
-    .query_row([set, shared_with], |row| column(row, 0))
-    .optional()
+    until: Option<SourceTime>,
+) -> Result<Option<SourceTime>> {
+    // NULL sorts first.
+    let oldest = sql
+        .prepare_cached(
+            "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1",
+        )?
+        .query_row([set], |row| column(row, 0))
+        .optional()?;
+    Ok(oldest.map_or(until, |oldest: Option<SourceTime>| oldest.min(until)))
+}
+
+/// As [`before_oldest`], of the tasks of `set` whose resources also belong to `shared_with`.
+pub(crate) fn before_oldest_shared(
+    sql: &Connection,
+    (set, shared_with): (SetId, SetId),
+    until: Option<SourceTime>,
+) -> Result<Option<SourceTime>> {
+    let oldest = sql
+        .prepare_cached(
+            "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable')
+             AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
+             ORDER BY since LIMIT 1",
+        )?
+        .query_row([set, shared_with], |row| column(row, 0))
+        .optional()?;
+    Ok(oldest.map_or(until, |oldest: Option<SourceTime>| oldest.min(until)))
 }
 
 /// Deletes the task of a resource that is to have none.

@@ -359,7 +359,7 @@ pub(crate) fn put_conflict(
 
 /// The time of the version that a pending update of a resource announces, if that is the only place of it.
 pub(crate) fn pending_time(sql: &Connection, resource: ResourceId) -> Result<Option<SourceTime>> {
-    let found: Option<Option<SourceTime>> = sql
+    let found = sql
         .prepare_cached(
             "SELECT COALESCE(lastmod, changed_at) FROM task WHERE resource_id = ?1 AND kind <> 'deleted' AND unconfirmed = 0
                AND state IN ('ready', 'failed')",

@@ -174,7 +174,7 @@ impl Plan {
             Cause::Result => resource.decide_with(context, None)?,
             Cause::Document | Cause::Event => resource.decide(context)?,
         };
-        let since = decision.behind.flatten();
+        let since = decision.behind;
         let stated = match decision.desired {
             Desired::Settled => {
                 return Ok(Self::Settled {

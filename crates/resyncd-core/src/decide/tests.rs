@@ -194,8 +194,8 @@ impl World {
     /// Whatever has happened: it is decided again.
     fn settle(&mut self, name: &str) {
         let decision = self.decision(name);
-        let behind = decision.behind;
         let is_wanted = decision.desired != Desired::Settled;
+        let behind = is_wanted.then_some(decision.behind);
         let resource = self.resources.get_mut(name).unwrap();
         resource.is_wanted = is_wanted;
         resource.behind = match (resource.behind, behind) {

@@ -98,9 +98,9 @@ fn decided(entries: &str, facts: &str) -> String {
         Desired::Remove { stated: None } => "remove".to_owned(),
     };
     let behind = match behind {
-        None => String::new(),
-        Some(None) => " behind".to_owned(),
-        Some(Some(since)) => format!(" behind {}", since.micros() / 1_000_000),
+        _ if desired == Desired::Settled => String::new(),
+        None => " behind".to_owned(),
+        Some(since) => format!(" behind {}", since.micros() / 1_000_000),
     };
     format!("{row} {what}{behind}")
 }
