@@ -232,6 +232,14 @@ Everything it writes is in ./resyncd-demo; Ctrl-C ends it.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 otherwise.";
 
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  resyncd explain deletions-held
+
+Codes are in the log (`code=`), in the status, and in brackets behind messages.
+
+Exit status: 0, 2 if there is no such code.";
+
 pub(super) const VERSION: &str = "\
 Examples:
   resyncd version

@@ -3,7 +3,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `run`, `demo` | the commands that are a daemon |
-//! | `check`, `configuration` (`config`), `discover`, `version` | those that need neither a daemon nor its state |
+//! | `check`, `configuration` (`config`), `discover`, `explain`, `version` | those that need neither a daemon nor its state |
 //! | `sync`, `audit`, `backup`, `restore` | those that work on the state by themselves |
 //! | `status`, `poll` | those that ask the running daemon |
 //! | `failed`, `held`, `approve`, `retry`, `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
@@ -42,6 +42,7 @@ mod demo;
 mod discover;
 mod environment;
 mod exit_status;
+mod explain;
 mod failed;
 mod failure;
 mod file_descriptors;
@@ -164,6 +165,9 @@ enum CliCommand {
     /// Run a changing sample Source, its hub and a daemon that follows it, on loopback
     #[command(after_help = help::DEMO)]
     Demo(demo::DemoArguments),
+    /// Print what a code means, and what to do
+    #[command(after_help = help::EXPLAIN)]
+    Explain(explain::ExplainArguments),
     /// Print the version and the commit that it was built from
     #[command(after_help = help::VERSION)]
     Version,
@@ -241,6 +245,7 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
     let log_warnings = |format| logging::start(LevelFilter::WARN, format);
     match command {
         CliCommand::Version => return Ok(version::version()),
+        CliCommand::Explain(arguments) => return explain::explain(arguments),
         CliCommand::Demo(demo) => return demo::demo(demo).await,
         CliCommand::Check(check) => {
             let _summaries = log_warnings(LogFormat::Auto);
@@ -296,6 +301,7 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         | CliCommand::Config(_)
         | CliCommand::Demo(_)
         | CliCommand::Discover(_)
+        | CliCommand::Explain(_)
         | CliCommand::Version => Ok(OK),
     }
 }

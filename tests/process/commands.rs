@@ -481,6 +481,7 @@ async fn help_and_version_are_printed() {
         "restore",
         "unsubscribe",
         "demo",
+        "explain",
         "version",
     ] {
         let help = program().args([command, "--help"]).output().unwrap();
@@ -506,6 +507,29 @@ async fn help_and_version_are_printed() {
 }
 
 /// A pipe whose reader has closed it.
+#[test]
+fn codes_are_explained() {
+    let explain = |code: &str| program().args(["explain", code]).output().unwrap();
+    let explained = explain("[mirror-locked]");
+    assert_eq!(explained.status.code(), Some(0));
+    assert_eq!(
+        text(&explained.stdout),
+        "mirror-locked: another process uses the mirror\n\
+         What to do: stop it, or give each its own mirror\n"
+    );
+    let without_remedy = explain("bad-loc");
+    assert_eq!(
+        text(&without_remedy.stdout),
+        "bad-loc: an entry has no valid `loc`; it was ignored\n"
+    );
+    let unknown = explain("mirror-lock");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_eq!(
+        text(&unknown.stderr),
+        "resyncd: no code is `mirror-lock`; the most similar one is `mirror-locked` [unknown-code]\n"
+    );
+}
+
 fn closed_pipe() -> Stdio {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
