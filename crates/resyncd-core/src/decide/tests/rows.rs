@@ -12,7 +12,7 @@ fn number(facts: &str, mark: &str) -> Option<i64> {
     Some(value.strip_prefix('=')?.parse().unwrap())
 }
 
-/// The decision as `row what behind`. `entries` are of sets 1 and 2 as `1:updated@20#x`; `facts` are words:
+/// What `ask` returns of a resource. `entries` are of sets 1 and 2 as `1:updated@20#x`; `facts` are words:
 ///
 /// | word | |
 /// |---|---|
@@ -21,7 +21,10 @@ fn number(facts: &str, mark: &str) -> Option<i64> {
 /// | `ended=1`, `list=30`, `from=35`, `read=40`, `unbroken=50` | of the sets |
 /// | `check` | the resource may be asked for |
 /// | `rejected`, `rejected=2` | a person has rejected the deletions, or that of set 2 |
-fn decided(entries: &str, facts: &str) -> String {
+fn asked<T>(
+    (entries, facts): (&str, &str),
+    ask: impl FnOnce(&[Statement], &dyn Fn(SetKey) -> SetFacts, &Record<'_>) -> T,
+) -> T {
     let has = |word: &str| facts.split(' ').any(|other| other == word);
     let (mut statements, mut revision) = (Vec::new(), Revision::default());
     for text in entries.split_whitespace() {
@@ -69,11 +72,23 @@ fn decided(entries: &str, facts: &str) -> String {
                 .unwrap(),
         ),
     };
+    ask(&statements, &set, &record)
+}
+
+/// The decision of a resource as [`asked`] reads it, as `row what behind`.
+fn decided(entries: &str, facts: &str) -> String {
+    let may_check = facts.split(' ').any(|word| word == "check");
+    asked((entries, facts), |statements, set, record| {
+        described(decide(statements, set, record, may_check))
+    })
+}
+
+fn described(decision: Decision<'_>) -> String {
     let Decision {
         desired,
         row,
         behind,
-    } = decide(&statements, set, &record, has("check"));
+    } = decision;
     let what = match desired {
         Desired::Settled => "settled".to_owned(),
         Desired::Fetch {
@@ -212,6 +227,8 @@ fn first_row_that_fits_decides() {
         // What a hub has stated of its time was claimed when the Source had answered, or there was no file.
         ("1:created@1 1:deleted@20! 1:deleted@20", "may-have-file unbroken=50", "7 remove of 1 behind 50"),
         ("1:created@1 1:deleted@20! 1:deleted@20", "file at=1 unbroken=50", "7 remove of 1 behind 20"),
+        // The documents confirm what a hub has stated, though the Source has served it since.
+        ("1:created@1 1:deleted@20! 1:deleted@20", "file served=3 fetched=3", "7 remove of 1 behind 20"),
         // Its last link has ended.
         ("1:created@20& 1:deleted&", "file", "7 remove of 1 behind"), ("1:created@20& 1:deleted&", "file unbroken=40", "7 remove of 1 behind 40"),
         ("1:created@20& 1:deleted&", "", "7 settled"), ("1:created@20& 1:deleted& 1:created@20&", "", "8 fetch of 1 behind 20"),
@@ -297,5 +314,23 @@ fn end_of_a_link_after_an_older_deletion_does_not_lower_the_claim() {
             found.ends_with(&format!("behind {expected}")),
             "{entries}: {found}"
         );
+    }
+}
+
+#[test]
+fn change_that_comes_after_a_later_one_holds_the_claim_back() {
+    let cases = [
+        ("1:updated@20", "", 10, Some(10)),
+        ("1:updated@20", "unbroken=50", 10, Some(10)),
+        // What the mirror has is as new: the change was claimed before.
+        ("1:updated@20", "file at=10 unbroken=50", 10, Some(50)),
+        ("1:updated@20", "file at=9 unbroken=50", 10, Some(10)),
+        ("1:updated@20", "file at=10", 10, Some(10)),
+    ];
+    for (entries, facts, at, behind) in cases {
+        let held = asked((entries, facts), |statements, set, record| {
+            behind_of_older(statements, set, record, (SetKey(1), time(at)))
+        });
+        assert_eq!(held, behind.and_then(time), "{entries} | {facts} | {at}");
     }
 }
