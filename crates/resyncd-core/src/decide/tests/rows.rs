@@ -229,7 +229,9 @@ fn first_row_that_fits_decides() {
         ("1:created@1 1:deleted@20! 1:deleted@20", "file at=1 unbroken=50", "7 remove of 1 behind 20"),
         // The documents confirm what a hub has stated, though the Source has served it since.
         ("1:created@1 1:deleted@20! 1:deleted@20", "file served=3 fetched=3", "7 remove of 1 behind 20"),
-        // Its last link has ended.
+        // Its last link has ended, before its deletion or after it.
+        ("1:created@1 1:created@20& 1:deleted& 1:deleted@30", "file", "7 remove of 1 behind 30"),
+        ("1:created@1 1:created@20& 1:deleted@15 1:deleted&", "file", "7 remove of 1 behind"),
         ("1:created@20& 1:deleted&", "file", "7 remove of 1 behind"), ("1:created@20& 1:deleted&", "file unbroken=40", "7 remove of 1 behind 40"),
         ("1:created@20& 1:deleted&", "", "7 settled"), ("1:created@20& 1:deleted& 1:created@20&", "", "8 fetch of 1 behind 20"),
         ("1:created@20& 1:deleted& 2:updated@15", "file fetched=3", "8 settled"), ("1:created@20& 1:deleted& 2:created@15&", "file fetched=3", "8 settled"),
