@@ -15,8 +15,12 @@ rm -rf "$files"
 mkdir -p "$files"
 
 cargo build --profile dist --bin resyncd
-# A debug build: it writes the same files, and tests have built most of it.
-cargo run --quiet --example packaging_files -- "$files"
+program=${CARGO_TARGET_DIR:-target}/dist/resyncd
+mkdir "$files/man" "$files/completions"
+"$program" man "$files/man"
+"$program" completions bash >"$files/completions/resyncd.bash"
+"$program" completions zsh >"$files/completions/_resyncd"
+"$program" completions fish >"$files/completions/resyncd.fish"
 
 # The package does what the first lines of the unit explain, and installs the program elsewhere.
 sed -e '/^# Before the first start:$/,/^#$/d' -e 's|^\(Exec[A-Za-z]*\)=/usr/local/bin/|\1=/usr/bin/|' \

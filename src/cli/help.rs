@@ -232,6 +232,20 @@ Everything it writes is in ./resyncd-demo; Ctrl-C ends it.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 otherwise.";
 
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  resyncd completions bash > /etc/bash_completion.d/resyncd
+  resyncd completions fish > ~/.config/fish/completions/resyncd.fish
+
+Exit status: 0.";
+
+pub(super) const MAN: &str = "\
+Examples:
+  resyncd man | man -l -
+  resyncd man /usr/local/share/man/man1
+
+Exit status: 0, 1 if a page can't be written.";
+
 pub(super) const EXPLAIN: &str = "\
 Examples:
   resyncd explain deletions-held

@@ -3,7 +3,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `run`, `demo` | the commands that are a daemon |
-//! | `check`, `configuration` (`config`), `discover`, `explain`, `version` | those that need neither a daemon nor its state |
+//! | `check`, `configuration` (`config`), `discover`, `explain`, `man` (also `completions`), `version` | those that need neither a daemon nor its state |
 //! | `sync`, `audit`, `backup`, `restore` | those that work on the state by themselves |
 //! | `status`, `poll` | those that ask the running daemon |
 //! | `failed`, `held`, `approve`, `retry`, `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
@@ -52,6 +52,7 @@ mod help;
 mod human;
 mod log_throttle;
 mod logging;
+mod man;
 mod output;
 mod planned_changes;
 mod poll;
@@ -165,6 +166,12 @@ enum CliCommand {
     /// Run a changing sample Source, its hub and a daemon that follows it, on loopback
     #[command(after_help = help::DEMO)]
     Demo(demo::DemoArguments),
+    /// Print what completes a command line in a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(man::CompletionsArguments),
+    /// Print the manual page, or write those of all commands into a folder
+    #[command(after_help = help::MAN)]
+    Man(man::ManArguments),
     /// Print what a code means, and what to do
     #[command(after_help = help::EXPLAIN)]
     Explain(explain::ExplainArguments),
@@ -197,7 +204,7 @@ impl CliCommand {
     }
 }
 
-/// The command line, for what is generated from it: manual pages and completions.
+/// The command line, for what is generated from it.
 #[must_use]
 pub fn command_line() -> clap::Command {
     CliArguments::command()
@@ -246,6 +253,8 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
     match command {
         CliCommand::Version => return Ok(version::version()),
         CliCommand::Explain(arguments) => return explain::explain(arguments),
+        CliCommand::Completions(arguments) => return Ok(man::completions(arguments)),
+        CliCommand::Man(arguments) => return man::man(arguments),
         CliCommand::Demo(demo) => return demo::demo(demo).await,
         CliCommand::Check(check) => {
             let _summaries = log_warnings(LogFormat::Auto);
@@ -302,6 +311,8 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         | CliCommand::Demo(_)
         | CliCommand::Discover(_)
         | CliCommand::Explain(_)
+        | CliCommand::Completions(_)
+        | CliCommand::Man(_)
         | CliCommand::Version => Ok(OK),
     }
 }

@@ -481,6 +481,8 @@ async fn help_and_version_are_printed() {
         "restore",
         "unsubscribe",
         "demo",
+        "completions",
+        "man",
         "explain",
         "version",
     ] {
@@ -528,6 +530,30 @@ fn codes_are_explained() {
         text(&unknown.stderr),
         "resyncd: no code is `mirror-lock`; the most similar one is `mirror-locked` [unknown-code]\n"
     );
+}
+
+#[test]
+fn manual_pages_and_completions_are_those_of_the_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = program().arg("man").arg(folder.path()).output().unwrap();
+    assert_eq!(written.status.code(), Some(0));
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let sync = page("resyncd-sync.1");
+    assert!(
+        sync.contains(r"\-\-dry\-run") && sync.contains(".SH EXIT STATUS"),
+        "{sync}"
+    );
+    let own = program().arg("man").output().unwrap();
+    assert_eq!(text(&own.stdout), page("resyncd.1"));
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = program().args(["completions", shell]).output().unwrap();
+        assert_eq!(completions.status.code(), Some(0));
+        assert!(text(&completions.stdout).contains("unsubscribe"), "{shell}");
+    }
+    let nowhere = folder.path().join("nowhere");
+    let failed = program().arg("man").arg(&nowhere).output().unwrap();
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stderr).contains("cannot write"), "{failed:?}");
 }
 
 fn closed_pipe() -> Stdio {
