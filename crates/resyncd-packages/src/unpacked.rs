@@ -7,7 +7,7 @@
 //! disk has.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::error::PackageError;
+use super::format::length;
 use super::section::Section;
 
 /// The maximum expansion of what is longer than is exempt.
@@ -47,63 +48,40 @@ pub(super) fn is_out_of_proportion(length: u64, compressed: u64) -> bool {
     length > EXEMPT_IN_PACKAGE && length / RATIO > compressed
 }
 
-/// Where a package may be unpacked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room<'a> {
-    /// The folder of the file.
-    pub(super) folder: &'a Path,
-    /// The greatest length in bytes.
-    pub(super) limit: Option<u64>,
-}
-
-/// How a package is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PackageCoding {
-    Gzip,
-    Zstd,
-}
-
-impl PackageCoding {
-    /// The coding of a file that begins so.
-    pub(super) fn of(start: &[u8]) -> Option<Self> {
-        match start {
-            start if start.starts_with(&GZIP_MAGIC) => Some(Self::Gzip),
-            // A frame, or one to skip before it.
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
-            _ => None,
-        }
+/// Unpacks a file that begins so into one in `folder`, of at most `limit` bytes. Also returns what it is if its content is no package.
+/// `None` if it is not compressed.
+pub(super) fn unpack(
+    file: &Arc<File>,
+    start: &[u8],
+    folder: &Path,
+    limit: Option<u64>,
+) -> Result<Option<(File, &'static str)>, PackageError> {
+    let is_gzip = start.starts_with(&GZIP_MAGIC);
+    // A frame, or one to skip before it.
+    let is_zstd = matches!(
+        start,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]
+    );
+    if !is_gzip && !is_zstd {
+        return Ok(None);
     }
-
-    /// What a file is whose content is no package.
-    pub(super) fn of_unknown(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip of an unknown format",
-            Self::Zstd => "zstd of an unknown format",
-        }
-    }
-
-    /// Unpacks a file of this length.
-    pub(super) fn unpack(
-        self,
-        file: &Arc<File>,
-        length: u64,
-        room: &Room<'_>,
-    ) -> Result<File, PackageError> {
-        let input = Section::new(Arc::clone(file), 0, length);
-        let output = tempfile::tempfile_in(room.folder).map_err(PackageError::Io)?;
-        let mut unpacked = Unpacked {
-            file: output,
-            chunk: vec![0; CHUNK],
-            written: 0,
-            max_expanded: max_expanded(length),
-            limit: room.limit,
-        };
-        match self {
-            Self::Gzip => unpacked.add_all(&mut MultiGzDecoder::new(input))?,
-            Self::Zstd => unpack_zstd(input, &mut unpacked)?,
-        }
-        Ok(unpacked.file)
-    }
+    let length = length(file)?;
+    let input = Section::new(file, 0, length).buffered();
+    let mut unpacked = Unpacked {
+        file: tempfile::tempfile_in(folder)?,
+        chunk: vec![0; CHUNK],
+        written: 0,
+        max_expanded: max_expanded(length),
+        limit,
+    };
+    let unknown = if is_gzip {
+        unpacked.add_all(&mut MultiGzDecoder::new(input))?;
+        "gzip of an unknown format"
+    } else {
+        unpack_zstd(input, &mut unpacked)?;
+        "zstd of an unknown format"
+    };
+    Ok(Some((unpacked.file, unknown)))
 }
 
 /// The file that is being written.
@@ -116,49 +94,48 @@ struct Unpacked {
 }
 
 impl Unpacked {
-    /// Adds all bytes of a decoder.
+    /// Adds all bytes of a decoder. Not by `io::copy`: an error of the decoder is damage, and one of the file is not.
     fn add_all(&mut self, decoder: &mut impl Read) -> Result<(), PackageError> {
         loop {
-            let read = match decoder.read(&mut self.chunk) {
-                Ok(0) => return Ok(()),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(PackageError::of_decoder(error)),
-            };
+            let read = decoder.read(&mut self.chunk);
+            let read = read.map_err(PackageError::of_decoder)?;
+            if read == 0 {
+                return Ok(());
+            }
             self.written += read as u64;
             if let Some(limit) = self.limit.filter(|limit| self.written > *limit) {
-                return Err(PackageError::TooLargeUnpacked { limit });
+                return Err(PackageError::TooLargeUnpacked(limit));
             }
             if self.written > self.max_expanded {
                 return Err(PackageError::Expansion);
             }
-            let chunk = &self.chunk[..read];
-            self.file.write_all(chunk).map_err(PackageError::Io)?;
+            self.file.write_all(&self.chunk[..read])?;
         }
     }
 }
 
 /// Unpacks frame by frame: the crate reads one, and does not compare its checksum.
-fn unpack_zstd(mut input: Section, unpacked: &mut Unpacked) -> Result<(), PackageError> {
+fn unpack_zstd(mut input: BufReader<Section>, unpacked: &mut Unpacked) -> Result<(), PackageError> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(MAX_WINDOW);
-    while !input.fill_buf().map_err(PackageError::Io)?.is_empty() {
-        let length = match StreamingDecoder::new_with_decoder(&mut input, &mut decoder) {
+    while !input.fill_buf()?.is_empty() {
+        match StreamingDecoder::new_with_decoder(&mut input, &mut decoder) {
             Ok(mut frame) => {
                 unpacked.add_all(&mut frame)?;
                 let stated = decoder.get_checksum_from_data();
                 if stated.is_some() && stated != decoder.get_calculated_checksum() {
-                    return Err(PackageError::Damaged("checksum mismatch".to_owned()));
+                    return Err(PackageError::damaged("checksum mismatch"));
                 }
-                continue;
             }
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length,
                 ..
-            })) => length,
-            Err(error) => return Err(PackageError::Damaged(error.to_string())),
-        };
-        input.seek(SeekFrom::Current(length.into()))?;
+            })) => {
+                let mut skipped = input.by_ref().take(length.into());
+                io::copy(&mut skipped, &mut io::sink())?;
+            }
+            Err(error) => return Err(PackageError::damaged(error)),
+        }
     }
     Ok(())
 }
