@@ -177,7 +177,7 @@ impl FileTree {
                 let section = Section::new(&self.file, stored.at, stored.length);
                 Ok(MemberReader::new(section, Some(stored.length)))
             }
-            Method::Stored | Method::Deflated => zip::open_member(&self.file, stored),
+            Method::Stored | Method::Deflated => zip::member(&self.file, stored),
             Method::Encrypted => Err(PackageError::Encrypted),
             Method::Unknown(method) => Err(PackageError::Compression(method)),
             Method::Outside => Err(PackageError::bad_member(

@@ -54,7 +54,7 @@ pub(super) fn open(file: File, folder: &Path, limit: Option<u64>) -> Result<Arch
         return Err(PackageError::Unsupported(name));
     }
     // Something may precede a ZIP file.
-    match zip::read_directory(&file, length(&file)?, MAX_MEMBERS) {
+    match zip::read_directory(&file, file.metadata()?.len(), MAX_MEMBERS) {
         // It is another format, not a damaged ZIP file.
         Err(PackageError::Damaged(_)) => Err(PackageError::Unsupported("an unknown format")),
         opened => opened.map(Archive::Files),
@@ -63,7 +63,7 @@ pub(super) fn open(file: File, folder: &Path, limit: Option<u64>) -> Result<Arch
 
 /// Opens a file in the format that it begins with; `None` if that is none, or it must be decompressed as a whole first.
 fn open_begun(file: &Arc<File>, start: &[u8]) -> Result<Option<Archive>, PackageError> {
-    let length = length(file)?;
+    let length = file.metadata()?.len();
     if zip::begins(start) {
         let files = zip::read_directory(file, length, MAX_MEMBERS)?;
         Ok(Some(Archive::Files(files)))
@@ -85,10 +85,6 @@ fn other_format(start: &[u8]) -> Option<&'static str> {
     let begins = |sign: &[u8]| start.starts_with(sign) || text.starts_with(sign);
     let found = OTHER_FORMATS.iter().find(|(sign, _)| begins(sign));
     found.map(|(_, name)| *name)
-}
-
-pub(super) fn length(file: &File) -> Result<u64, PackageError> {
-    Ok(file.metadata()?.len())
 }
 
 fn beginning(file: &Arc<File>) -> Result<Vec<u8>, PackageError> {

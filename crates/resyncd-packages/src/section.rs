@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// The size of the buffer, in bytes.
+/// How much is read at once, in bytes.
 const BUFFER: usize = 32 << 10;
 
 /// A section of a file with its own position, so that any number of them can read one file concurrently.
@@ -35,7 +35,8 @@ impl Section {
 impl Read for Section {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let left = self.end.saturating_sub(self.at);
-        let wanted = left.min(bytes.len() as u64) as usize;
+        // What a member begins with is seen before what is wrong further on, however much is asked for.
+        let wanted = left.min(bytes.len().min(BUFFER) as u64) as usize;
         let read = loop {
             match self.file.read_at(&mut bytes[..wanted], self.at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -71,11 +71,7 @@ fn read(file: &Arc<File>, length: u64) -> io::Result<FileTree> {
             packed: size,
             length: size,
             check: number,
-            method: if is_sparse {
-                Method::NotFile
-            } else {
-                method(kind, &name)
-            },
+            method: method(kind, &name, is_sparse),
         };
         tree.add(&name, stored)?;
     }
@@ -112,9 +108,10 @@ impl Seek for Headers<'_> {
     }
 }
 
-fn method(kind: EntryType, name: &str) -> Method {
+fn method(kind: EntryType, name: &str, is_sparse: bool) -> Method {
     let is_outside = name.starts_with('/') || segments(name).contains(&"..");
     match kind {
+        _ if is_sparse => Method::NotFile,
         EntryType::Directory => Method::Folder,
         // Before ustar a folder was known by its name only.
         EntryType::Regular if is_folder(name) => Method::Folder,

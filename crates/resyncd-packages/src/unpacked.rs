@@ -7,7 +7,7 @@
 //! disk has.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::error::PackageError;
-use super::format::length;
 use super::section::Section;
 
 /// The maximum expansion of what is longer than is exempt.
@@ -56,72 +55,55 @@ pub(super) fn unpack(
     folder: &Path,
     limit: Option<u64>,
 ) -> Result<Option<(File, &'static str)>, PackageError> {
-    let is_gzip = start.starts_with(&GZIP_MAGIC);
     // A frame, or one to skip before it.
     let is_zstd = matches!(
         start,
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]
     );
-    if !is_gzip && !is_zstd {
+    if !is_zstd && !start.starts_with(&GZIP_MAGIC) {
         return Ok(None);
     }
-    let length = length(file)?;
+    let length = file.metadata()?.len();
     let input = Section::new(file, 0, length).buffered();
-    let mut unpacked = Unpacked {
-        file: tempfile::tempfile_in(folder)?,
-        chunk: vec![0; CHUNK],
-        written: 0,
-        max_expanded: max_expanded(length),
-        limit,
-    };
-    let unknown = if is_gzip {
-        unpacked.add_all(&mut MultiGzDecoder::new(input))?;
-        "gzip of an unknown format"
-    } else {
-        unpack_zstd(input, &mut unpacked)?;
-        "zstd of an unknown format"
-    };
-    Ok(Some((unpacked.file, unknown)))
-}
-
-/// The file that is being written.
-struct Unpacked {
-    file: File,
-    chunk: Vec<u8>,
-    written: u64,
-    max_expanded: u64,
-    limit: Option<u64>,
-}
-
-impl Unpacked {
-    /// Adds all bytes of a decoder. Not by `io::copy`: an error of the decoder is damage, and one of the file is not.
-    fn add_all(&mut self, decoder: &mut impl Read) -> Result<(), PackageError> {
-        loop {
-            let read = decoder.read(&mut self.chunk);
-            let read = read.map_err(PackageError::of_decoder)?;
-            if read == 0 {
-                return Ok(());
-            }
-            self.written += read as u64;
-            if let Some(limit) = self.limit.filter(|limit| self.written > *limit) {
-                return Err(PackageError::TooLargeUnpacked(limit));
-            }
-            if self.written > self.max_expanded {
-                return Err(PackageError::Expansion);
-            }
-            self.file.write_all(&self.chunk[..read])?;
+    let mut unpacked = tempfile::tempfile_in(folder)?;
+    let (mut chunk, mut written) = (vec![0; CHUNK], 0);
+    // Not by `io::copy`: an error of the decoder is damage, and one of the file is not.
+    let mut add_all = |decoder: &mut dyn Read| loop {
+        let read = decoder.read(&mut chunk);
+        let read = read.map_err(PackageError::of_decoder)?;
+        if read == 0 {
+            return Ok(());
         }
-    }
+        written += read as u64;
+        if let Some(limit) = limit.filter(|limit| written > *limit) {
+            return Err(PackageError::TooLargeUnpacked(limit));
+        }
+        if written > max_expanded(length) {
+            return Err(PackageError::Expansion);
+        }
+        unpacked.write_all(&chunk[..read])?;
+    };
+    let unknown = if is_zstd {
+        unpack_zstd(input, add_all)?;
+        "zstd of an unknown format"
+    } else {
+        add_all(&mut MultiGzDecoder::new(input))?;
+        "gzip of an unknown format"
+    };
+    Ok(Some((unpacked, unknown)))
 }
 
 /// Unpacks frame by frame: the crate reads one, and does not compare its checksum.
-fn unpack_zstd(mut input: BufReader<Section>, unpacked: &mut Unpacked) -> Result<(), PackageError> {
+fn unpack_zstd(
+    mut input: impl BufRead,
+    mut add_all: impl FnMut(&mut dyn Read) -> Result<(), PackageError>,
+) -> Result<(), PackageError> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(MAX_WINDOW);
     while !input.fill_buf()?.is_empty() {
         match StreamingDecoder::new_with_decoder(&mut input, &mut decoder) {
             Ok(mut frame) => {
-                unpacked.add_all(&mut frame)?;
+                add_all(&mut frame)?;
                 let stated = decoder.get_checksum_from_data();
                 if stated.is_some() && stated != decoder.get_calculated_checksum() {
                     return Err(PackageError::damaged("checksum mismatch"));

@@ -56,14 +56,14 @@ pub(super) fn open(
     start: &[u8],
 ) -> Result<Option<Warc>, PackageError> {
     let is_gzip = start.starts_with(&GZIP_MAGIC);
-    let file = Arc::new(RecordFile {
+    let file = RecordFile {
         file: Arc::clone(file),
         length,
         is_gzip,
-    });
+    };
     let mut warc = Warc {
         hashes: RandomState::new(),
-        file: Arc::clone(&file),
+        file: file.clone(),
         records: Index::default(),
         metadata: Index::default(),
         payloads: HashMap::new(),
@@ -170,7 +170,7 @@ fn find_manifest(
     for at in candidates {
         let member = payload::open(file, at).ok();
         let read = member.and_then(|it| DocumentReader::open(it.buffered(), &base).ok());
-        match read.map(|read| read.head().md.capability.clone()) {
+        match read.as_ref().map(|read| &read.head().md.capability) {
             Some(Some(Capability::ResourceDumpManifest | Capability::ChangeDumpManifest)) => {
                 stated.push(at)
             }
@@ -189,7 +189,7 @@ fn find_manifest(
 /// An open WARC. URIs, identifiers and digests are hashes with a random key.
 pub(super) struct Warc {
     hashes: RandomState,
-    file: Arc<RecordFile>,
+    file: RecordFile,
     /// The records with a payload.
     records: Index,
     /// The records of metadata: one may be nothing but the manifest.
@@ -208,22 +208,19 @@ impl Warc {
         let Some(uri) = &head.uri else {
             return Ok(());
         };
-        let hash = |text: &Option<String>| {
-            let text = text.as_ref();
-            text.map_or(0, |text| self.hashes.hash_one(text.as_str()))
-        };
+        let hash = |text: Option<&str>| text.map_or(0, |text| self.hashes.hash_one(text));
         let moment = |uri: &Url, date: Option<i64>| self.hashes.hash_one((uri.as_str(), date));
-        let digest = hash(&head.payload_digest);
+        let digest = hash(head.payload_digest.as_deref());
         let revisited = head.refers_to_uri.as_ref();
         let revisited = revisited.map_or(0, |uri| moment(uri, head.refers_to_date));
         let is_revisit = head.kind == RecordKind::Revisit;
         let version = Version {
             date: head.date.unwrap_or(i64::MIN),
             at,
-            revisits: is_revisit.then(|| [hash(&head.refers_to), revisited, digest]),
+            revisits: is_revisit.then(|| [hash(head.refers_to.as_deref()), revisited, digest]),
         };
-        let keys = [hash(&head.id), moment(uri, head.date), digest];
-        let key = self.hashes.hash_one(uri.as_str());
+        let keys = [hash(head.id.as_deref()), moment(uri, head.date), digest];
+        let key = hash(Some(uri.as_str()));
         let is_manifest = uri.path().to_ascii_lowercase().ends_with("manifest.xml");
         match head.kind {
             RecordKind::Other => return Ok(()),
@@ -288,7 +285,7 @@ impl Warc {
         let newest = self.records.newest.values();
         let mut places: Vec<u64> = newest.map(|record| record.at).collect();
         places.sort_unstable();
-        let made = MadeManifest::new(&self.file, places)?;
+        let made = MadeManifest::new(self.file.clone(), places)?;
         Ok(MemberReader::new(made, None))
     }
 

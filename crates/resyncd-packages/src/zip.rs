@@ -132,7 +132,7 @@ fn decode(name: &[u8]) -> Cow<'_, str> {
 }
 
 /// Opens a member: [`Method::Stored`] or [`Method::Deflated`].
-pub(super) fn open_member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, PackageError> {
+pub(super) fn member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, PackageError> {
     let is_deflated = stored.method == Method::Deflated;
     if is_deflated && is_out_of_proportion(stored.length, stored.packed) {
         return Err(PackageError::Expansion);

@@ -1,7 +1,6 @@
 //! The manifest of a WARC that has none: an entry for each URI, as its last record states it. It is written while it is read.
 
 use std::io::{self, BufRead, Cursor, Read};
-use std::sync::Arc;
 
 use resourcesync::{DocumentWriter, Entry, Head, SourceTime};
 use url::Url;
@@ -12,7 +11,7 @@ use crate::error::PackageError;
 
 /// A manifest that is being made. It states no capability.
 pub(super) struct MadeManifest {
-    file: Arc<RecordFile>,
+    file: RecordFile,
     /// The positions of the records.
     places: std::vec::IntoIter<u64>,
     /// `None` after the end.
@@ -22,9 +21,9 @@ pub(super) struct MadeManifest {
 }
 
 impl MadeManifest {
-    pub(super) fn new(file: &Arc<RecordFile>, places: Vec<u64>) -> io::Result<Self> {
+    pub(super) fn new(file: RecordFile, places: Vec<u64>) -> io::Result<Self> {
         Ok(Self {
-            file: Arc::clone(file),
+            file,
             places: places.into_iter(),
             writer: Some(DocumentWriter::start(Vec::new(), &Head::default())?),
             written: Cursor::default(),

@@ -23,6 +23,7 @@ const MAX_CODINGS: usize = 2;
 const MAX_CHUNK_LINE: u64 = 1024;
 
 /// A file of records.
+#[derive(Clone)]
 pub(super) struct RecordFile {
     pub(super) file: Arc<File>,
     pub(super) length: u64,
