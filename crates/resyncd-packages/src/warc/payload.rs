@@ -70,10 +70,9 @@ pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageEr
             is_last,
         })
     };
-    let http = if head.kind == RecordKind::Response {
-        HttpHead::read(&mut block)?
-    } else {
-        HttpHead::default()
+    let http = match head.kind {
+        RecordKind::Response => HttpHead::read(&mut block)?,
+        _ => HttpHead::default(),
     };
     let packed = head.length.saturating_sub(http.length);
     let mut length = Some(packed);
