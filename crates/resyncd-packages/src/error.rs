@@ -13,12 +13,9 @@ pub enum PackageError {
     /// A file that is damaged, cut short, or hostile.
     #[error("the package is damaged: {0}")]
     Damaged(String),
-    /// More members than allowed.
-    #[error("the package has more than {limit} members")]
-    TooManyMembers {
-        /// The maximum number.
-        limit: usize,
-    },
+    /// More members than this maximum.
+    #[error("the package has more than {0} members")]
+    TooManyMembers(usize),
     /// There is no manifest at its top.
     #[error("the package has no manifest.xml")]
     NoManifest,
@@ -43,18 +40,12 @@ pub enum PackageError {
     /// A member, or the package, expands out of proportion.
     #[error("it expands more than a hundredfold when decompressed")]
     Expansion,
-    /// The package is too long when it is decompressed.
-    #[error("the package is larger than {limit} bytes when decompressed; see [limits] package")]
-    TooLargeUnpacked {
-        /// The maximum length in bytes.
-        limit: u64,
-    },
-    /// The manifest is too long.
-    #[error("the manifest is larger than {limit} bytes; see [limits] document")]
-    TooLarge {
-        /// The maximum length in bytes.
-        limit: u64,
-    },
+    /// The package is longer than this maximum, in bytes, when it is decompressed.
+    #[error("the package is larger than {0} bytes when decompressed; see [limits] package")]
+    TooLargeUnpacked(u64),
+    /// The manifest is longer than this maximum, in bytes.
+    #[error("the manifest is larger than {0} bytes; see [limits] document")]
+    TooLarge(u64),
     /// The manifest is not a valid ResourceSync document.
     #[error("the manifest: {0}")]
     Manifest(ReadError),
@@ -64,10 +55,18 @@ pub enum PackageError {
 }
 
 impl PackageError {
+    pub(super) fn damaged(reason: impl ToString) -> Self {
+        Self::Damaged(reason.to_string())
+    }
+
+    pub(super) fn bad_member(reason: impl ToString) -> Self {
+        Self::BadMember(reason.to_string())
+    }
+
     /// The error of a decoder: of the file that it reads, or of what that contains.
     pub(super) fn of_decoder(error: io::Error) -> Self {
         match Self::from(error) {
-            Self::Io(error) if error.raw_os_error().is_none() => Self::Damaged(error.to_string()),
+            Self::Io(error) if error.raw_os_error().is_none() => Self::damaged(error),
             error => error,
         }
     }
@@ -77,7 +76,7 @@ impl PackageError {
         match self {
             Self::Unsupported(_) => "unsupported-package",
             Self::Damaged(_) => "bad-package",
-            Self::TooManyMembers { .. } => "too-many-members",
+            Self::TooManyMembers(_) => "too-many-members",
             Self::NoManifest => "no-manifest",
             Self::NoMember(_) => "no-member",
             Self::AmbiguousMember(_) => "ambiguous-member",
@@ -85,7 +84,7 @@ impl PackageError {
             Self::Compression(_) | Self::Coding(_) => "unsupported-compression",
             Self::BadMember(_) => "bad-member",
             Self::Expansion => "expansion",
-            Self::TooLarge { .. } | Self::TooLargeUnpacked { .. } => "too-large",
+            Self::TooLarge(_) | Self::TooLargeUnpacked(_) => "too-large",
             Self::Manifest(error) => error.code(),
             Self::Io(error) if is_full(error) => "disk-full",
             Self::Io(_) => "io",

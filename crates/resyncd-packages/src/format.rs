@@ -1,61 +1,31 @@
 //! The formats of packages: a file is known by its first bytes.
 //!
-//! A format is a file with a [`Format`]; adding one changes nothing else. The type that a dump states says only whether it is worth fetching: what was fetched says what it is.
+//! The type that a dump states says only whether it is worth fetching: what was fetched says what it is.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
-use url::Url;
-
 use super::error::PackageError;
-use super::member::MemberReader;
-use super::unpacked::{PackageCoding, Room};
+use super::file_tree::FileTree;
+use super::section::Section;
+use super::unpacked::unpack;
+use super::warc::Warc;
 use super::{tar, warc, zip};
 
 /// The maximum number of members of a package.
 pub(super) const MAX_MEMBERS: usize = 1_000_000;
 
-/// A format of packages.
-pub(super) struct Format {
-    /// Whether a file of the format begins so.
-    pub(super) begins: fn(&[u8]) -> bool,
-    /// Opens a file of this length.
-    pub(super) open: fn(&Arc<File>, u64) -> Opened,
-}
-
-/// An open package; `None`: it must be decompressed as a whole first.
-pub(super) type Opened = Result<Option<Arc<dyn Archive>>, PackageError>;
+/// How many bytes the longest signature needs.
+const BEGINNING: u64 = 512;
 
 /// The members of an open package. They can be read concurrently.
-pub(super) trait Archive: Send + Sync {
-    /// Names the member that is the manifest, as the entry of the package does (`contents`). It changes nothing if there is no such
-    /// member, or it is no manifest.
-    fn name_manifest(&mut self, _uri: &Url) {}
-
-    /// Opens the manifest.
-    fn manifest(&self) -> Result<MemberReader, PackageError>;
-
-    /// Opens the member that the path in a manifest refers to.
-    fn member(&self, path: &str) -> Result<MemberReader, PackageError>;
-
-    /// The path that finds the member of a resource: the one that a manifest states, unless the format finds it by the URI.
-    fn path_of(&self, path: Option<String>, _uri: &str) -> Option<String> {
-        path
-    }
-
-    /// Whether the manifest is made of what the members state.
-    fn makes_manifest(&self) -> bool {
-        false
-    }
-
-    /// The number of members, including folders and the manifest.
-    fn members(&self) -> usize;
+pub(super) enum Archive {
+    /// ZIP and tar.
+    Files(FileTree),
+    Warc(Warc),
 }
-
-/// The formats that are read.
-const FORMATS: [&Format; 3] = [&zip::FORMAT, &tar::FORMAT, &warc::FORMAT];
 
 /// Other formats that are served as packages, by their signatures. Such a file may end like a ZIP file, but is none.
 const OTHER_FORMATS: [(&[u8], &str); 6] = [
@@ -67,36 +37,42 @@ const OTHER_FORMATS: [(&[u8], &str); 6] = [
     (b"{", "JSON"),
 ];
 
-/// Opens a package in any of the formats. One that is compressed as a whole is unpacked first.
-pub(super) fn open(file: File, room: &Room<'_>) -> Result<Arc<dyn Archive>, PackageError> {
+/// Opens a package in any of the formats. One that is compressed as a whole is unpacked first, into a file in `folder` of at most `limit`
+/// bytes.
+pub(super) fn open(file: File, folder: &Path, limit: Option<u64>) -> Result<Archive, PackageError> {
     let file = Arc::new(file);
     let start = beginning(&file)?;
     if let Some(archive) = open_begun(&file, &start)? {
         return Ok(archive);
     }
-    if let Some(coding) = PackageCoding::of(&start) {
-        let unpacked = Arc::new(coding.unpack(&file, length(&file)?, room)?);
-        let start = beginning(&unpacked)?;
-        let archive = open_begun(&unpacked, &start)?;
-        return archive.ok_or(PackageError::Unsupported(coding.of_unknown()));
+    if let Some((unpacked, unknown)) = unpack(&file, &start, folder, limit)? {
+        let unpacked = Arc::new(unpacked);
+        let archive = open_begun(&unpacked, &beginning(&unpacked)?)?;
+        return archive.ok_or(PackageError::Unsupported(unknown));
     }
     if let Some(name) = other_format(&start) {
         return Err(PackageError::Unsupported(name));
     }
     // Something may precede a ZIP file.
-    zip::open(&file, length(&file)?).map_err(|error| match error {
+    match zip::read_directory(&file, file.metadata()?.len(), MAX_MEMBERS) {
         // It is another format, not a damaged ZIP file.
-        PackageError::Damaged(_) => PackageError::Unsupported("an unknown format"),
-        error => error,
-    })
+        Err(PackageError::Damaged(_)) => Err(PackageError::Unsupported("an unknown format")),
+        opened => opened.map(Archive::Files),
+    }
 }
 
-/// Opens a file in the format that it begins with; `None` if that is none.
-fn open_begun(file: &Arc<File>, start: &[u8]) -> Opened {
-    let format = FORMATS.into_iter().find(|format| (format.begins)(start));
-    match format {
-        Some(format) => (format.open)(file, length(file)?),
-        None => Ok(None),
+/// Opens a file in the format that it begins with; `None` if that is none, or it must be decompressed as a whole first.
+fn open_begun(file: &Arc<File>, start: &[u8]) -> Result<Option<Archive>, PackageError> {
+    let length = file.metadata()?.len();
+    if zip::begins(start) {
+        let files = zip::read_directory(file, length, MAX_MEMBERS)?;
+        Ok(Some(Archive::Files(files)))
+    } else if tar::begins(start) {
+        Ok(Some(Archive::Files(tar::open(file, length)?)))
+    } else if warc::begins(start) {
+        Ok(warc::open(file, length, start)?.map(Archive::Warc))
+    } else {
+        Ok(None)
     }
 }
 
@@ -111,23 +87,8 @@ fn other_format(start: &[u8]) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
-fn length(file: &File) -> Result<u64, PackageError> {
-    let metadata = file.metadata().map_err(PackageError::Io)?;
-    Ok(metadata.len())
-}
-
-/// The first bytes of a file: as many as the longest signature needs.
-fn beginning(file: &File) -> Result<Vec<u8>, PackageError> {
-    let mut start = vec![0; 512];
-    let mut read = 0;
-    while read < start.len() {
-        match file.read_at(&mut start[read..], read as u64) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(PackageError::Io(error)),
-        }
-    }
-    start.truncate(read);
+fn beginning(file: &Arc<File>) -> Result<Vec<u8>, PackageError> {
+    let mut start = Vec::new();
+    Section::new(file, 0, BEGINNING).read_to_end(&mut start)?;
     Ok(start)
 }

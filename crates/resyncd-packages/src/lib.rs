@@ -6,11 +6,10 @@
 //!
 //! Formats: ZIP, tar, WARC, and these compressed as a whole with gzip or Zstandard.
 //!
-//! `format.rs` lists the formats, with a file for each, and is what they have in common.
+//! `format.rs` lists the formats, with a file for each.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod directory;
 mod error;
 mod file_tree;
 mod format;
@@ -36,14 +35,13 @@ use url::Url;
 pub use self::error::PackageError;
 use self::format::Archive;
 pub use self::member::MemberReader;
-use self::unpacked::Room;
 pub use self::unpacked::max_expanded;
 
 /// A package on disk. A clone is the same package; its members can be read concurrently.
 ///
 /// All functions block for reading from disk.
 #[derive(Clone)]
-pub struct Package(Arc<dyn Archive>);
+pub struct Package(Arc<Archive>);
 
 impl Package {
     /// Opens a package and reads its directory. One that is compressed as a whole is unpacked into a file without a name in
@@ -53,15 +51,15 @@ impl Package {
     /// [`PackageError::Unsupported`] if it is in no format that is read, [`PackageError::Damaged`],
     /// [`PackageError::TooManyMembers`], [`PackageError::Expansion`], [`PackageError::TooLargeUnpacked`], [`PackageError::Io`].
     pub fn open(file: File, folder: &Path, limit: Option<u64>) -> Result<Self, PackageError> {
-        format::open(file, &Room { folder, limit }).map(Self)
+        format::open(file, folder, limit).map(|archive| Self(Arc::new(archive)))
     }
 
     /// The same, where its entry in a dump states the URI of the manifest (`contents`): some formats find members by their URIs. No
     /// other clone exists yet.
     #[must_use]
     pub fn with_manifest_at(mut self, uri: Option<&Url>) -> Self {
-        if let (Some(uri), Some(archive)) = (uri, Arc::get_mut(&mut self.0)) {
-            archive.name_manifest(uri);
+        if let (Some(uri), Some(Archive::Warc(warc))) = (uri, Arc::get_mut(&mut self.0)) {
+            warc.name_manifest(uri);
         }
         self
     }
@@ -79,9 +77,12 @@ impl Package {
         base: impl Into<BaseUri<'a>>,
         limit: u64,
     ) -> Result<DocumentReader<Box<dyn BufRead + Send>>, PackageError> {
-        let member = self.0.manifest()?;
+        let member = match &*self.0 {
+            Archive::Files(files) => files.manifest()?,
+            Archive::Warc(warc) => warc.manifest()?,
+        };
         if member.length().is_some_and(|length| length > limit) {
-            return Err(PackageError::TooLarge { limit });
+            return Err(PackageError::TooLarge(limit));
         }
         Ok(DocumentReader::open(member.buffered(), base)?)
     }
@@ -92,23 +93,32 @@ impl Package {
     /// [`PackageError::NoMember`], [`PackageError::AmbiguousMember`], [`PackageError::Encrypted`],
     /// [`PackageError::Compression`], [`PackageError::Expansion`], [`PackageError::BadMember`], [`PackageError::Io`].
     pub fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
-        self.0.member(path)
+        match &*self.0 {
+            Archive::Files(files) => files.member(path),
+            Archive::Warc(warc) => warc.member(path),
+        }
     }
 
     /// The path of the member with the bytes of a resource, if a manifest states this `path` of it, or none: some formats find members
     /// by the URI. `None` if there is no such member.
     pub fn path_of(&self, path: Option<String>, uri: &str) -> Option<String> {
-        self.0.path_of(path, uri)
+        match &*self.0 {
+            Archive::Files(_) => path,
+            Archive::Warc(warc) => warc.path_of(path, uri),
+        }
     }
 
     /// Whether it has no manifest of its own, and [`Package::manifest`] makes one of what the members state.
     pub fn makes_manifest(&self) -> bool {
-        self.0.makes_manifest()
+        matches!(&*self.0, Archive::Warc(warc) if warc.manifest.is_none())
     }
 
     /// The number of members, including folders and the manifest.
     pub fn members(&self) -> usize {
-        self.0.members()
+        match &*self.0 {
+            Archive::Files(files) => files.len(),
+            Archive::Warc(warc) => warc.members,
+        }
     }
 }
 

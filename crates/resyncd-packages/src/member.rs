@@ -1,6 +1,5 @@
 //! Reading a member, whatever the format of its package.
 
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::error::PackageError;
@@ -12,24 +11,16 @@ use super::error::PackageError;
 pub struct MemberReader {
     bytes: Box<dyn Read + Send>,
     length: Option<u64>,
-    is_rebased: bool,
+    pub(super) is_rebased: bool,
 }
 
 impl MemberReader {
     /// A member at the path that was asked for.
-    pub(super) fn new(bytes: Box<dyn Read + Send>, length: Option<u64>) -> Self {
+    pub(super) fn new(bytes: impl Read + Send + 'static, length: Option<u64>) -> Self {
         Self {
-            bytes,
+            bytes: Box::new(bytes),
             length,
             is_rebased: false,
-        }
-    }
-
-    /// The same, found at another path.
-    pub(super) fn rebased(self) -> Self {
-        Self {
-            is_rebased: true,
-            ..self
         }
     }
 
@@ -55,17 +46,8 @@ impl Read for MemberReader {
         self.bytes.read(bytes).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => PackageError::BadMember(error.to_string()).into(),
+            | io::ErrorKind::UnexpectedEof => PackageError::bad_member(error).into(),
             _ => error,
         })
-    }
-}
-
-impl fmt::Debug for MemberReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemberReader")
-            .field("length", &self.length)
-            .field("is_rebased", &self.is_rebased)
-            .finish_non_exhaustive()
     }
 }

@@ -7,63 +7,61 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use ::tar::{EntryType, PaxExtensions};
+use ::tar::EntryType;
 
-use super::directory::{Directory, Method, Stored, is_folder, segments};
 use super::error::PackageError;
-use super::file_tree::FileTree;
-use super::format::{Archive, Format, MAX_MEMBERS};
-use super::member::MemberReader;
+use super::file_tree::{FileTree, Method, Stored, is_folder, segments};
+use super::format::MAX_MEMBERS;
 use super::section::Section;
 
 /// The maximum length of all headers of a member, in bytes.
 const MAX_HEADERS: u64 = 1 << 20;
 
-/// Tar files.
-pub(super) const FORMAT: Format = Format {
-    begins,
-    open: |file, length| open(file, length).map(Some),
-};
-
 /// Whether the first block is a header: the crate verifies its checksum.
-fn begins(start: &[u8]) -> bool {
+pub(super) fn begins(start: &[u8]) -> bool {
     let mut archive = ::tar::Archive::new(start);
     let entries = archive.entries().map(|entries| entries.raw(true));
     entries.is_ok_and(|mut entries| matches!(entries.next(), Some(Ok(_))))
 }
 
-fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError> {
+pub(super) fn open(file: &Arc<File>, length: u64) -> Result<FileTree, PackageError> {
+    read(file, length).map_err(PackageError::of_decoder)
+}
+
+/// Its errors that come from no system call are damage, or those of the package within `io::Error`s.
+fn read(file: &Arc<File>, length: u64) -> io::Result<FileTree> {
     let left = Cell::new(MAX_HEADERS);
-    let section = Section::new(Arc::clone(file), 0, length);
     let mut archive = ::tar::Archive::new(Headers {
-        section,
+        section: Section::new(file, 0, length),
         left: &left,
     });
-    let mut directory = Directory::new(MAX_MEMBERS);
-    let entries = archive.entries_with_seek().map_err(PackageError::Io)?;
-    for (entry, number) in entries.zip(1..) {
+    let mut tree = FileTree::new(file, MAX_MEMBERS);
+    for (entry, number) in archive.entries_with_seek()?.zip(1..) {
         left.set(MAX_HEADERS);
-        let mut entry = entry.map_err(PackageError::of_decoder)?;
+        let mut entry = entry?;
         let kind = entry.header().entry_type();
         let at = entry.raw_file_position();
         let size = match kind {
             // The crate states the length that it has when the gaps are filled.
-            EntryType::GNUSparse => entry
-                .header()
-                .entry_size()
-                .map_err(PackageError::of_decoder)?,
+            EntryType::GNUSparse => entry.header().entry_size()?,
             _ => entry.size(),
         };
         if at.checked_add(size).is_none_or(|end| end > length) {
-            return Err(PackageError::Damaged("cut short".to_owned()));
+            return Err(io::Error::other("cut short"));
         }
         if kind == EntryType::XGlobalHeader {
             continue;
         }
-        let pax = entry.pax_extensions().map_err(PackageError::of_decoder)?;
-        let is_sparse = pax
-            .map_or(Ok(false), is_sparse)
-            .map_err(PackageError::of_decoder)?;
+        let mut is_sparse = false;
+        for record in entry.pax_extensions()?.into_iter().flatten() {
+            let record = record?;
+            let size = record.value().unwrap_or_default();
+            if record.key_bytes() == b"size" && size.parse::<u64>().is_err() {
+                return Err(io::Error::other("invalid size"));
+            }
+            // The bytes of the member are not all in the file.
+            is_sparse |= record.key_bytes().starts_with(b"GNU.sparse.");
+        }
         let name = entry.path_bytes();
         // The name of GNU's extended header ends with a zero.
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -73,37 +71,12 @@ fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError>
             packed: size,
             length: size,
             check: number,
-            method: if is_sparse {
-                Method::NotFile
-            } else {
-                method(kind, &name)
-            },
+            method: method(kind, &name, is_sparse),
         };
-        directory.add(&name, stored)?;
+        tree.add(&name, stored)?;
     }
-    directory.finish();
-    Ok(Arc::new(FileTree {
-        file: Arc::clone(file),
-        directory,
-        open_bytes: |file, stored| {
-            let section = Section::new(Arc::clone(file), stored.at, stored.length);
-            Ok(MemberReader::new(Box::new(section), Some(stored.length)))
-        },
-    }))
-}
-
-/// Whether the bytes of a member are not all in the file. Its extensions must be valid.
-fn is_sparse(pax: PaxExtensions<'_>) -> io::Result<bool> {
-    let mut is_sparse = false;
-    for record in pax {
-        let record = record?;
-        let size = record.value().unwrap_or_default();
-        if record.key_bytes() == b"size" && size.parse::<u64>().is_err() {
-            return Err(io::Error::other("invalid size"));
-        }
-        is_sparse |= record.key_bytes().starts_with(b"GNU.sparse.");
-    }
-    Ok(is_sparse)
+    tree.finish();
+    Ok(tree)
 }
 
 /// What is read of a file besides the bytes of its members.
@@ -125,18 +98,25 @@ impl Read for Headers<'_> {
 
 impl Seek for Headers<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.section.seek(to)
+        let at = match to {
+            SeekFrom::Current(by) => self.section.at.checked_add_signed(by),
+            // The crate passes over bytes, and nothing else.
+            SeekFrom::Start(_) | SeekFrom::End(_) => None,
+        };
+        self.section.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.section.at)
     }
 }
 
-fn method(kind: EntryType, name: &str) -> Method {
+fn method(kind: EntryType, name: &str, is_sparse: bool) -> Method {
     let is_outside = name.starts_with('/') || segments(name).contains(&"..");
     match kind {
+        _ if is_sparse => Method::NotFile,
         EntryType::Directory => Method::Folder,
         // Before ustar a folder was known by its name only.
         EntryType::Regular if is_folder(name) => Method::Folder,
         EntryType::Regular | EntryType::Continuous if is_outside => Method::Outside,
-        EntryType::Regular | EntryType::Continuous => Method::Stored,
+        EntryType::Regular | EntryType::Continuous => Method::Plain,
         _ => Method::NotFile,
     }
 }

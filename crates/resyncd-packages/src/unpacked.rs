@@ -7,7 +7,7 @@
 //! disk has.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,118 +47,77 @@ pub(super) fn is_out_of_proportion(length: u64, compressed: u64) -> bool {
     length > EXEMPT_IN_PACKAGE && length / RATIO > compressed
 }
 
-/// Where a package may be unpacked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room<'a> {
-    /// The folder of the file.
-    pub(super) folder: &'a Path,
-    /// The greatest length in bytes.
-    pub(super) limit: Option<u64>,
-}
-
-/// How a package is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PackageCoding {
-    Gzip,
-    Zstd,
-}
-
-impl PackageCoding {
-    /// The coding of a file that begins so.
-    pub(super) fn of(start: &[u8]) -> Option<Self> {
-        match start {
-            start if start.starts_with(&GZIP_MAGIC) => Some(Self::Gzip),
-            // A frame, or one to skip before it.
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    /// What a file is whose content is no package.
-    pub(super) fn of_unknown(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip of an unknown format",
-            Self::Zstd => "zstd of an unknown format",
-        }
-    }
-
-    /// Unpacks a file of this length.
-    pub(super) fn unpack(
-        self,
-        file: &Arc<File>,
-        length: u64,
-        room: &Room<'_>,
-    ) -> Result<File, PackageError> {
-        let input = Section::new(Arc::clone(file), 0, length);
-        let output = tempfile::tempfile_in(room.folder).map_err(PackageError::Io)?;
-        let mut unpacked = Unpacked {
-            file: output,
-            chunk: vec![0; CHUNK],
-            written: 0,
-            max_expanded: max_expanded(length),
-            limit: room.limit,
-        };
-        match self {
-            Self::Gzip => unpacked.add_all(&mut MultiGzDecoder::new(input))?,
-            Self::Zstd => unpack_zstd(input, &mut unpacked)?,
-        }
-        Ok(unpacked.file)
-    }
-}
-
-/// The file that is being written.
-struct Unpacked {
-    file: File,
-    chunk: Vec<u8>,
-    written: u64,
-    max_expanded: u64,
+/// Unpacks a file that begins so into one in `folder`, of at most `limit` bytes. Also returns what it is if its content is no package.
+/// `None` if it is not compressed.
+pub(super) fn unpack(
+    file: &Arc<File>,
+    start: &[u8],
+    folder: &Path,
     limit: Option<u64>,
-}
-
-impl Unpacked {
-    /// Adds all bytes of a decoder.
-    fn add_all(&mut self, decoder: &mut impl Read) -> Result<(), PackageError> {
-        loop {
-            let read = match decoder.read(&mut self.chunk) {
-                Ok(0) => return Ok(()),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(PackageError::of_decoder(error)),
-            };
-            self.written += read as u64;
-            if let Some(limit) = self.limit.filter(|limit| self.written > *limit) {
-                return Err(PackageError::TooLargeUnpacked { limit });
-            }
-            if self.written > self.max_expanded {
-                return Err(PackageError::Expansion);
-            }
-            let chunk = &self.chunk[..read];
-            self.file.write_all(chunk).map_err(PackageError::Io)?;
-        }
+) -> Result<Option<(File, &'static str)>, PackageError> {
+    // A frame, or one to skip before it.
+    let is_zstd = matches!(
+        start,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]
+    );
+    if !is_zstd && !start.starts_with(&GZIP_MAGIC) {
+        return Ok(None);
     }
+    let length = file.metadata()?.len();
+    let input = Section::new(file, 0, length).buffered();
+    let mut unpacked = tempfile::tempfile_in(folder)?;
+    let (mut chunk, mut written) = (vec![0; CHUNK], 0);
+    // Not by `io::copy`: an error of the decoder is damage, and one of the file is not.
+    let mut add_all = |decoder: &mut dyn Read| loop {
+        let read = decoder.read(&mut chunk);
+        let read = read.map_err(PackageError::of_decoder)?;
+        if read == 0 {
+            return Ok(());
+        }
+        written += read as u64;
+        if let Some(limit) = limit.filter(|limit| written > *limit) {
+            return Err(PackageError::TooLargeUnpacked(limit));
+        }
+        if written > max_expanded(length) {
+            return Err(PackageError::Expansion);
+        }
+        unpacked.write_all(&chunk[..read])?;
+    };
+    let unknown = if is_zstd {
+        unpack_zstd(input, add_all)?;
+        "zstd of an unknown format"
+    } else {
+        add_all(&mut MultiGzDecoder::new(input))?;
+        "gzip of an unknown format"
+    };
+    Ok(Some((unpacked, unknown)))
 }
 
 /// Unpacks frame by frame: the crate reads one, and does not compare its checksum.
-fn unpack_zstd(mut input: Section, unpacked: &mut Unpacked) -> Result<(), PackageError> {
+fn unpack_zstd(
+    mut input: impl BufRead,
+    mut add_all: impl FnMut(&mut dyn Read) -> Result<(), PackageError>,
+) -> Result<(), PackageError> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(MAX_WINDOW);
-    while !input.fill_buf().map_err(PackageError::Io)?.is_empty() {
-        let length = match StreamingDecoder::new_with_decoder(&mut input, &mut decoder) {
+    while !input.fill_buf()?.is_empty() {
+        match StreamingDecoder::new_with_decoder(&mut input, &mut decoder) {
             Ok(mut frame) => {
-                unpacked.add_all(&mut frame)?;
+                add_all(&mut frame)?;
                 let stated = decoder.get_checksum_from_data();
                 if stated.is_some() && stated != decoder.get_calculated_checksum() {
-                    return Err(PackageError::Damaged("checksum mismatch".to_owned()));
+                    return Err(PackageError::damaged("checksum mismatch"));
                 }
-                continue;
             }
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length,
                 ..
-            })) => length,
-            Err(error) => return Err(PackageError::Damaged(error.to_string())),
-        };
-        input.seek(SeekFrom::Current(length.into()))?;
+            })) => {
+                let mut skipped = input.by_ref().take(length.into());
+                io::copy(&mut skipped, &mut io::sink())?;
+            }
+            Err(error) => return Err(PackageError::damaged(error)),
+        }
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ mod payload;
 use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use flate2::bufread::GzDecoder;
@@ -26,9 +26,8 @@ use url::Url;
 
 use self::head::{HttpHead, RecordHead, RecordKind};
 use self::made::MadeManifest;
-use self::payload::RecordFile;
+use self::payload::{Input, RecordFile};
 use super::error::PackageError;
-use super::format::{Archive, Format, Opened};
 use super::member::MemberReader;
 use crate::unpacked::is_out_of_proportion;
 
@@ -38,25 +37,33 @@ const MAX_RECORDS: usize = 300_000;
 /// How many records may be the manifest.
 const MAX_MANIFESTS: usize = 16;
 
-/// WARC files.
-pub(super) const FORMAT: Format = Format { begins, open };
+/// How many bytes may follow a record in its gzip member, in bytes: two ends of a line.
+const MAX_TRAILER: u64 = 1024;
 
 const SIGNATURE: &[u8] = b"WARC/";
 
-fn begins(start: &[u8]) -> bool {
-    if start.starts_with(SIGNATURE) {
-        return true;
-    }
+/// Whether the first record begins so, plain or compressed.
+pub(super) fn begins(start: &[u8]) -> bool {
     let mut unpacked = [0; SIGNATURE.len()];
-    let is_gzip = start.starts_with(&GZIP_MAGIC);
-    is_gzip && GzDecoder::new(start).read_exact(&mut unpacked).is_ok() && unpacked == SIGNATURE
+    let is_packed = GzDecoder::new(start).read_exact(&mut unpacked).is_ok();
+    start.starts_with(SIGNATURE) || is_packed && unpacked == SIGNATURE
 }
 
-fn open(file: &Arc<File>, length: u64) -> Opened {
-    let file = Arc::new(RecordFile::of(file, length)?);
+/// Opens a file of this length that begins so; `None` if it must be decompressed as a whole first.
+pub(super) fn open(
+    file: &Arc<File>,
+    length: u64,
+    start: &[u8],
+) -> Result<Option<Warc>, PackageError> {
+    let is_gzip = start.starts_with(&GZIP_MAGIC);
+    let file = RecordFile {
+        file: Arc::clone(file),
+        length,
+        is_gzip,
+    };
     let mut warc = Warc {
         hashes: RandomState::new(),
-        file: Arc::clone(&file),
+        file: file.clone(),
         records: Index::default(),
         metadata: Index::default(),
         payloads: HashMap::new(),
@@ -66,11 +73,12 @@ fn open(file: &Arc<File>, length: u64) -> Opened {
     };
     let (mut at, mut read) = (0, 0_u64);
     while at < length {
-        let mut stream = file.stream(at);
+        let mut section = file.section(at);
+        let mut input = file.records(&mut section);
         let mut left = 0;
         // Otherwise empty lines at the end.
-        if let Some(head) = RecordHead::read(&mut stream.input())? {
-            let mut block = stream.input().take(head.length);
+        if let Some(head) = RecordHead::read(&mut input)? {
+            let mut block = input.by_ref().take(head.length);
             // What holds no response does not matter.
             let is_found = head.kind != RecordKind::Response
                 || HttpHead::read(&mut block).is_ok_and(|http| http.status == 200);
@@ -80,27 +88,43 @@ fn open(file: &Arc<File>, length: u64) -> Opened {
                 warc.add(&head, at)?;
             }
             read = read.saturating_add(head.length);
-            if file.is_gzip && is_out_of_proportion(read, length) {
+            if is_gzip && is_out_of_proportion(read, length) {
                 return Err(PackageError::Expansion);
             }
         }
-        let Some(next) = stream.end(left)? else {
-            return Ok(None);
-        };
-        at = next;
+        if is_gzip {
+            if !ends_after(input, left).map_err(PackageError::of_decoder)? {
+                return Ok(None);
+            }
+            left = 0;
+        } else {
+            drop(input);
+        }
+        let position = section.get_ref().at - section.buffer().len() as u64;
+        at = position.saturating_add(left);
     }
     if at > length {
-        return Err(PackageError::Damaged("cut short".to_owned()));
+        return Err(PackageError::damaged("cut short"));
     }
-    let manifests = warc.records.manifests.iter();
-    let manifests = manifests.filter_map(|uri| warc.payload_of(warc.records.newest.get(uri)?));
-    warc.manifest = find_manifest(&file, manifests)?;
-    if warc.manifest.is_none() {
-        let manifests = warc.metadata.manifests.iter();
-        let manifests = manifests.filter_map(|uri| warc.metadata.newest.get(uri));
-        warc.manifest = find_manifest(&file, manifests.map(|record| record.at))?;
+    for index in [&warc.records, &warc.metadata] {
+        if warc.manifest.is_none() {
+            let manifests = index.manifests.iter();
+            let manifests = manifests.filter_map(|uri| warc.payload_of(index.newest.get(uri)?));
+            warc.manifest = find_manifest(&file, manifests)?;
+        }
     }
-    Ok(Some(Arc::new(warc)))
+    Ok(Some(warc))
+}
+
+/// Whether a gzip member ends after so many more bytes of its record.
+fn ends_after(mut input: Input<'_>, left: u64) -> io::Result<bool> {
+    if io::copy(&mut input.by_ref().take(left), &mut io::sink())? < left {
+        return Err(io::Error::other("cut short"));
+    }
+    let mut trailer = Vec::new();
+    let mut rest = input.take(MAX_TRAILER);
+    rest.read_to_end(&mut trailer)?;
+    Ok(rest.limit() > 0 && trailer.iter().all(|byte| b"\r\n".contains(byte)))
 }
 
 /// A record of a URI.
@@ -139,16 +163,14 @@ fn find_manifest(
     file: &RecordFile,
     candidates: impl IntoIterator<Item = u64>,
 ) -> Result<Option<u64>, PackageError> {
-    let base = parse_uri("http://manifest.invalid/").ok();
+    let Ok(base) = parse_uri("http://manifest.invalid/") else {
+        return Ok(None);
+    };
     let (mut stated, mut others) = (Vec::new(), Vec::new());
     for at in candidates {
-        let Ok(member) = payload::open(file, at) else {
-            continue;
-        };
-        let read = base
-            .as_ref()
-            .and_then(|base| DocumentReader::open(member.buffered(), base).ok());
-        match read.map(|read| read.head().md.capability.clone()) {
+        let member = payload::open(file, at).ok();
+        let read = member.and_then(|it| DocumentReader::open(it.buffered(), &base).ok());
+        match read.as_ref().map(|read| &read.head().md.capability) {
             Some(Some(Capability::ResourceDumpManifest | Capability::ChangeDumpManifest)) => {
                 stated.push(at)
             }
@@ -165,18 +187,20 @@ fn find_manifest(
 }
 
 /// An open WARC. URIs, identifiers and digests are hashes with a random key.
-struct Warc {
+pub(super) struct Warc {
     hashes: RandomState,
-    file: Arc<RecordFile>,
+    file: RecordFile,
     /// The records with a payload.
     records: Index,
     /// The records of metadata: one may be nothing but the manifest.
     metadata: Index,
     /// The positions of payloads by identifier, by URI with time, and by digest.
     payloads: HashMap<u64, u64>,
-    members: usize,
+    /// The number of records.
+    pub(super) members: usize,
     with_payload: usize,
-    manifest: Option<u64>,
+    /// The position of the record that is the manifest; `None` if one is made of what the records state.
+    pub(super) manifest: Option<u64>,
 }
 
 impl Warc {
@@ -184,22 +208,19 @@ impl Warc {
         let Some(uri) = &head.uri else {
             return Ok(());
         };
-        let hash = |text: &Option<String>| {
-            let text = text.as_ref();
-            text.map_or(0, |text| self.hashes.hash_one(text.as_str()))
-        };
+        let hash = |text: Option<&str>| text.map_or(0, |text| self.hashes.hash_one(text));
         let moment = |uri: &Url, date: Option<i64>| self.hashes.hash_one((uri.as_str(), date));
-        let digest = hash(&head.payload_digest);
+        let digest = hash(head.payload_digest.as_deref());
         let revisited = head.refers_to_uri.as_ref();
         let revisited = revisited.map_or(0, |uri| moment(uri, head.refers_to_date));
         let is_revisit = head.kind == RecordKind::Revisit;
         let version = Version {
             date: head.date.unwrap_or(i64::MIN),
             at,
-            revisits: is_revisit.then(|| [hash(&head.refers_to), revisited, digest]),
+            revisits: is_revisit.then(|| [hash(head.refers_to.as_deref()), revisited, digest]),
         };
-        let keys = [hash(&head.id), moment(uri, head.date), digest];
-        let key = self.hashes.hash_one(uri.as_str());
+        let keys = [hash(head.id.as_deref()), moment(uri, head.date), digest];
+        let key = hash(Some(uri.as_str()));
         let is_manifest = uri.path().to_ascii_lowercase().ends_with("manifest.xml");
         match head.kind {
             RecordKind::Other => return Ok(()),
@@ -220,7 +241,7 @@ impl Warc {
         self.records.add(key, is_manifest && !is_revisit, version);
         self.with_payload += 1;
         if self.with_payload > MAX_RECORDS {
-            return Err(PackageError::TooManyMembers { limit: MAX_RECORDS });
+            return Err(PackageError::TooManyMembers(MAX_RECORDS));
         }
         Ok(())
     }
@@ -243,10 +264,10 @@ impl Warc {
         let newest = newest.map(|version| self.payload_of(version));
         newest.or_else(|| self.payloads.get(&hash).map(|at| Some(*at)))
     }
-}
 
-impl Archive for Warc {
-    fn name_manifest(&mut self, uri: &Url) {
+    /// Names the record that is the manifest, as the entry of the package does (`contents`). It changes nothing if there is no such
+    /// record, or it is no manifest.
+    pub(super) fn name_manifest(&mut self, uri: &Url) {
         let payload = self.find(uri.as_str()).flatten();
         let hash = self.hashes.hash_one(uri.as_str());
         let described = self.metadata.newest.get(&hash).map(|record| record.at);
@@ -256,37 +277,30 @@ impl Archive for Warc {
         self.manifest = named.or(self.manifest);
     }
 
-    fn manifest(&self) -> Result<MemberReader, PackageError> {
+    /// Opens the manifest, or the one that is made.
+    pub(super) fn manifest(&self) -> Result<MemberReader, PackageError> {
         if let Some(at) = self.manifest {
             return payload::open(&self.file, at);
         }
         let newest = self.records.newest.values();
         let mut places: Vec<u64> = newest.map(|record| record.at).collect();
         places.sort_unstable();
-        let made = MadeManifest::new(Arc::clone(&self.file), places)?;
-        Ok(MemberReader::new(Box::new(made), None))
+        let made = MadeManifest::new(self.file.clone(), places)?;
+        Ok(MemberReader::new(made, None))
     }
 
-    fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
+    /// Opens the payload of a URI or an identifier.
+    pub(super) fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
         let found = self.find(path);
         let payload = found.ok_or_else(|| PackageError::NoMember(path.to_owned()))?;
-        let payload = payload.ok_or_else(|| {
-            let reason = "it revisits a record that is not in the package";
-            PackageError::BadMember(reason.to_owned())
-        })?;
+        let missing = "it revisits a record that is not in the package";
+        let payload = payload.ok_or_else(|| PackageError::bad_member(missing))?;
         payload::open(&self.file, payload)
     }
 
-    fn members(&self) -> usize {
-        self.members
-    }
-
-    fn path_of(&self, path: Option<String>, uri: &str) -> Option<String> {
+    /// The path of the payload of a URI: the one that a manifest states if it finds a record, else the URI.
+    pub(super) fn path_of(&self, path: Option<String>, uri: &str) -> Option<String> {
         path.filter(|path| self.find(path).is_some())
             .or_else(|| self.find(uri).map(|_| uri.to_owned()))
-    }
-
-    fn makes_manifest(&self) -> bool {
-        self.manifest.is_none()
     }
 }

@@ -13,10 +13,8 @@ use rawzip::{
     ZipArchive, ZipFileHeaderRecord,
 };
 
-use super::directory::{Directory, Method, Stored, is_folder};
 use super::error::PackageError;
-use super::file_tree::FileTree;
-use super::format::{Archive, Format, MAX_MEMBERS};
+use super::file_tree::{FileTree, Method, Stored, is_folder};
 use super::member::MemberReader;
 use super::section::Section;
 use super::unpacked::is_out_of_proportion;
@@ -35,31 +33,21 @@ const MAX_END: u64 = 22 + u16::MAX as u64;
 const CODE_PAGE_437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
 └┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
 
-/// ZIP files.
-pub(super) const FORMAT: Format = Format {
-    begins: |start| SIGNATURES.iter().any(|sign| start.starts_with(sign)),
-    open: |file, length| open(file, length).map(Some),
-};
-
-/// Opens a ZIP file of this length, also one that begins with something else.
-pub(super) fn open(file: &Arc<File>, length: u64) -> Result<Arc<dyn Archive>, PackageError> {
-    let directory = read_directory(file, length, MAX_MEMBERS)?;
-    Ok(Arc::new(FileTree {
-        file: Arc::clone(file),
-        directory,
-        open_bytes: open_member,
-    }))
+/// Whether a file of the format usually begins so.
+pub(super) fn begins(start: &[u8]) -> bool {
+    SIGNATURES.iter().any(|sign| start.starts_with(sign))
 }
 
-/// Reads the directory of a file with at most `limit` members.
+/// Reads the directory of a file with at most `limit` members, also of one that begins with something else.
 pub(super) fn read_directory(
     file: &Arc<File>,
     length: u64,
     limit: usize,
-) -> Result<Directory, PackageError> {
+) -> Result<FileTree, PackageError> {
     let mut buffer = vec![0; MAX_CENTRAL_DIRECTORY_RECORD_SIZE];
-    let archive = find_directory(file, length, &mut buffer)?;
-    let mut directory = Directory::new(limit);
+    let reader = FileReader::from(file.try_clone()?);
+    let archive = find_directory(file, &reader, length, &mut buffer)?;
+    let mut tree = FileTree::new(file, limit);
     let mut entries = archive.entries(&mut buffer);
     while let Some(entry) = entries.next_entry().map_err(damaged)? {
         let name = entry.file_path();
@@ -71,55 +59,46 @@ pub(super) fn read_directory(
             check: entry.crc32(),
             method: method(&entry, &name),
         };
-        directory.add(&name, stored)?;
+        tree.add(&name, stored)?;
     }
     // Without ZIP64 the number has 16 bits, and some tools write more members than that.
-    let (count, stated) = (directory.len() as u64, archive.entries_hint());
+    let (count, stated) = (tree.len() as u64, archive.entries_hint());
     if count != stated && count % (1 << 16) != stated {
-        return Err(PackageError::Damaged(
-            "the directory has another number of members than stated".to_owned(),
-        ));
+        let reason = "the directory has another number of members than stated";
+        return Err(PackageError::damaged(reason));
     }
-    directory.check_overlaps(LOCAL_LENGTH, archive.directory_offset())?;
-    directory.finish();
-    Ok(directory)
+    tree.check_overlaps(LOCAL_LENGTH, archive.directory_offset())?;
+    tree.finish();
+    Ok(tree)
 }
 
 /// Finds the directory. The signature of its end may also occur in the comment after it, or in the bytes of a member.
-fn find_directory(
-    file: &Arc<File>,
+fn find_directory<'a>(
+    file: &File,
+    reader: &'a FileReader,
     length: u64,
     buffer: &mut [u8],
-) -> Result<ZipArchive<FileReader>, PackageError> {
+) -> Result<ZipArchive<&'a FileReader>, PackageError> {
     let mut begin = [0; 4];
     let is_first = file.read_exact_at(&mut begin, 0).is_ok() && begin == LOCAL_HEADER;
     let first = length.saturating_sub(MAX_END);
-    let mut reader = FileReader::from(file.try_clone().map_err(PackageError::Io)?);
     let mut end = length;
     loop {
         let locator = ZipArchive::with_max_search_space(end - first);
-        let at;
-        (reader, at) = match locator.locate_in_reader(reader, buffer, end) {
+        let at = match locator.locate_in_reader(reader, buffer, end) {
             // If the file begins with an archive, one with something before it is a member of it, and the rest is missing.
-            Ok(archive) if is_first && has_prefix(file, &archive)? => {
-                let at = archive.eocd_offset();
-                (archive.into_inner(), at)
-            }
+            Ok(archive) if is_first && has_prefix(file, &archive)? => archive.eocd_offset(),
             Ok(archive) => return Ok(archive),
-            Err((reader, error)) => match error.eocd_offset() {
-                Some(at) => (reader, at),
-                None => return Err(damaged(error)),
-            },
+            Err((_, error)) => error.eocd_offset().ok_or_else(|| damaged(error))?,
         };
         end = at + 3;
     }
 }
 
 /// Whether the directory is not where the record at the end states it, relative to the beginning of the file.
-fn has_prefix(file: &File, archive: &ZipArchive<FileReader>) -> Result<bool, PackageError> {
+fn has_prefix(file: &File, archive: &ZipArchive<&FileReader>) -> Result<bool, PackageError> {
     let mut stated = [0; 4];
-    file.read_exact_at(&mut stated, archive.eocd_offset() + 16)
-        .map_err(PackageError::Io)?;
+    file.read_exact_at(&mut stated, archive.eocd_offset() + 16)?;
     let stated = u32::from_le_bytes(stated);
     Ok(stated != u32::MAX && u64::from(stated) != archive.directory_offset())
 }
@@ -145,17 +124,15 @@ fn decode(name: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(name) {
         return Cow::Borrowed(text);
     }
-    let decoded = name.iter().map(|byte| match byte.checked_sub(0x80) {
-        None => char::from(*byte),
-        Some(upper) => CODE_PAGE_437
-            .chars()
-            .nth(upper.into())
-            .unwrap_or(char::REPLACEMENT_CHARACTER),
+    let decoded = name.iter().filter_map(|byte| match byte.checked_sub(0x80) {
+        None => Some(char::from(*byte)),
+        Some(upper) => CODE_PAGE_437.chars().nth(upper.into()),
     });
     Cow::Owned(decoded.collect())
 }
 
-fn open_member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, PackageError> {
+/// Opens a member: [`Method::Stored`] or [`Method::Deflated`].
+pub(super) fn member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, PackageError> {
     let is_deflated = stored.method == Method::Deflated;
     if is_deflated && is_out_of_proportion(stored.length, stored.packed) {
         return Err(PackageError::Expansion);
@@ -164,32 +141,30 @@ fn open_member(file: &Arc<File>, stored: &Stored) -> Result<MemberReader, Packag
     file.read_exact_at(&mut header, stored.at)?;
     if !header.starts_with(LOCAL_HEADER) {
         let reason = "no local header at the position in the directory";
-        return Err(PackageError::BadMember(reason.to_owned()));
+        return Err(PackageError::bad_member(reason));
     }
     let before = [[header[26], header[27]], [header[28], header[29]]];
     let before = before.map(|length| u64::from(u16::from_le_bytes(length)));
     let start = stored.at + LOCAL_LENGTH + before[0] + before[1];
-    let section = Section::new(Arc::clone(file), start, stored.packed);
+    let section = Section::new(file, start, stored.packed);
     let bytes: Box<dyn Read + Send> = if is_deflated {
-        Box::new(DeflateDecoder::new(section))
+        Box::new(DeflateDecoder::new(section.buffered()))
     } else {
         Box::new(section)
     };
     let verified = Verified {
         bytes: CrcReader::new(bytes),
-        length: stored.length,
-        crc: stored.check,
+        stored: stored.clone(),
         read: 0,
     };
-    Ok(MemberReader::new(Box::new(verified), Some(stored.length)))
+    Ok(MemberReader::new(verified, Some(stored.length)))
 }
 
 /// The decompressed bytes of a member, verified by the length and the checksum in the directory before the last of them is
-/// returned.
+/// returned. Not by the verifier of `rawzip`: that is only made of what takes more memory than [`Stored`].
 struct Verified {
     bytes: CrcReader<Box<dyn Read + Send>>,
-    length: u64,
-    crc: u32,
+    stored: Stored,
     read: u64,
 }
 
@@ -200,16 +175,16 @@ impl Read for Verified {
         }
         let read = self.bytes.read(bytes)?;
         self.read += read as u64;
-        let is_end = read == 0 || self.read >= self.length;
-        if is_end && self.read != self.length {
-            let reason = format!(
-                "{} bytes read of {} that are stated",
-                self.read, self.length
-            );
-            return Err(PackageError::BadMember(reason).into());
+        let (actual, stated) = (self.read, self.stored.length);
+        if read > 0 && actual < stated {
+            return Ok(read);
         }
-        if is_end && self.bytes.crc().sum() != self.crc {
-            return Err(PackageError::BadMember("checksum mismatch".to_owned()).into());
+        if actual != stated {
+            let reason = format!("{actual} bytes read of {stated} that are stated");
+            return Err(PackageError::bad_member(reason).into());
+        }
+        if self.bytes.crc().sum() != self.stored.check {
+            return Err(PackageError::bad_member("checksum mismatch").into());
         }
         Ok(read)
     }
@@ -218,6 +193,6 @@ impl Read for Verified {
 fn damaged(error: rawzip::Error) -> PackageError {
     match error.into_kind() {
         ErrorKind::IO(error) => PackageError::of_decoder(error),
-        kind => PackageError::Damaged(kind.to_string()),
+        kind => PackageError::damaged(kind),
     }
 }

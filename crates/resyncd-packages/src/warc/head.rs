@@ -1,5 +1,6 @@
 //! The headers of records (ISO 28500, section 5), and of the HTTP responses in them, within bounds.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
 use chrono::{DateTime, Utc};
@@ -14,8 +15,10 @@ use crate::error::PackageError;
 /// The maximum length of a header, in bytes.
 const MAX_HEAD: u64 = 64 << 10;
 
+const NO_END: &str = "cut short, or a header is too long";
+
 /// What the block of a record is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordKind {
     /// A representation of the resource.
     Resource,
@@ -25,12 +28,10 @@ pub(super) enum RecordKind {
     Metadata,
     /// Its payload is that of another record.
     Revisit,
-    #[default]
     Other,
 }
 
 /// The header of a record.
-#[derive(Debug, Default)]
 pub(super) struct RecordHead {
     pub(super) kind: RecordKind,
     pub(super) uri: Option<Url>,
@@ -39,7 +40,8 @@ pub(super) struct RecordHead {
     pub(super) date: Option<i64>,
     /// The length of the block, in bytes.
     pub(super) length: u64,
-    content_type: String,
+    /// The media type of the block.
+    pub(super) content_type: Option<String>,
     pub(super) payload_digest: Option<String>,
     pub(super) block_digest: Option<String>,
     pub(super) refers_to: Option<String>,
@@ -59,49 +61,42 @@ impl RecordHead {
             }
         };
         if !version.starts_with("WARC/") {
-            return Err(damaged("invalid record"));
+            return Err(PackageError::damaged("invalid record"));
         }
-        let (mut head, mut length) = (Self::default(), None);
-        let (mut kind, mut is_segment) = (String::new(), false);
-        for (name, value) in read_fields(&mut input)? {
-            let text = || Some(value.clone());
-            match name.as_str() {
-                "warc-type" => kind = value.to_ascii_lowercase(),
-                "warc-target-uri" => head.uri = read_uri(&value),
-                "warc-record-id" => head.id = text(),
-                "warc-date" => head.date = parse_date(&value),
-                "warc-payload-digest" => head.payload_digest = text(),
-                "warc-block-digest" => head.block_digest = text(),
-                "warc-refers-to" => head.refers_to = text(),
-                "warc-refers-to-target-uri" => head.refers_to_uri = read_uri(&value),
-                "warc-refers-to-date" => head.refers_to_date = parse_date(&value),
-                "warc-segment-number" => is_segment = true,
-                "content-type" => head.content_type = value,
-                "content-length" => length = value.parse().ok(),
-                _ => {}
-            }
-        }
-        head.length = length.ok_or_else(|| damaged("a record without a length"))?;
-        let is_http = media_type_essence(&head.content_type) == "application/http";
-        head.kind = match kind.as_str() {
+        // The last one of a name counts.
+        let mut fields: HashMap<String, String> = read_fields(&mut input)?.into_iter().collect();
+        let mut field = |name: &str| fields.remove(name);
+        let is_segment = field("warc-segment-number").is_some();
+        let content_type = field("content-type").filter(|stated| !stated.is_empty());
+        let essence = content_type.as_deref().map(media_type_essence);
+        let kind = field("warc-type").unwrap_or_default();
+        let kind = match kind.to_ascii_lowercase().as_str() {
             "revisit" => RecordKind::Revisit,
             _ if is_segment => RecordKind::Other,
             "resource" => RecordKind::Resource,
             "metadata" => RecordKind::Metadata,
-            "response" if is_http => RecordKind::Response,
+            "response" if essence.as_deref() == Some("application/http") => RecordKind::Response,
             _ => RecordKind::Other,
         };
-        Ok(Some(head))
-    }
-
-    /// The media type of a `resource` record.
-    pub(super) fn content_type(&self) -> Option<String> {
-        Some(self.content_type.clone()).filter(|stated| !stated.is_empty())
+        let length = field("content-length").and_then(|stated| stated.parse().ok());
+        Ok(Some(Self {
+            kind,
+            uri: field("warc-target-uri").and_then(read_uri),
+            id: field("warc-record-id"),
+            date: field("warc-date").and_then(parse_date),
+            length: length.ok_or_else(|| PackageError::damaged("a record without a length"))?,
+            content_type,
+            payload_digest: field("warc-payload-digest"),
+            block_digest: field("warc-block-digest"),
+            refers_to: field("warc-refers-to"),
+            refers_to_uri: field("warc-refers-to-target-uri").and_then(read_uri),
+            refers_to_date: field("warc-refers-to-date").and_then(parse_date),
+        }))
     }
 }
 
 /// The status line and the headers of an HTTP response.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct HttpHead {
     pub(super) status: u16,
     pub(super) is_chunked: bool,
@@ -117,33 +112,29 @@ impl HttpHead {
     pub(super) fn read(input: &mut impl BufRead) -> Result<Self, PackageError> {
         let mut input = input.take(MAX_HEAD);
         let line = read_line(&mut input)?.unwrap_or_default();
-        let status = line
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok());
-        let mut head = Self {
-            status: status.unwrap_or_default(),
-            ..Self::default()
-        };
-        if !line.starts_with("HTTP/") || head.status == 0 {
-            // Its status is unknown: what it holds is not used.
-            return Ok(Self::default());
+        let mut head = Self::default();
+        let status = line.split(' ').nth(1);
+        let status = status.filter(|_| line.starts_with("HTTP/"));
+        head.status = status.and_then(|it| it.parse().ok()).unwrap_or_default();
+        if head.status == 0 {
+            // What it holds is not used.
+            return Ok(head);
         }
         for (name, value) in read_fields(&mut input)? {
-            let mut tokens = value
-                .split(',')
-                .map(|token| token.trim().to_ascii_lowercase());
+            let tokens = value.split(',').map(str::trim);
+            let mut tokens = tokens.map(str::to_ascii_lowercase);
             match name.as_str() {
                 "transfer-encoding" => {
                     head.is_chunked |= tokens.next_back().as_deref() == Some("chunked")
                 }
-                "content-encoding" => head.codings.extend(tokens.filter(|it| is_coding(it))),
+                "content-encoding" => {
+                    let codings = tokens.filter(|it| !matches!(it.as_str(), "" | "identity"));
+                    head.codings.extend(codings);
+                }
                 "content-type" => head.content_type = Some(value),
                 "last-modified" => {
-                    let date = parse_http_date(value.trim())
-                        .ok()
-                        .map(DateTime::<Utc>::from);
-                    head.last_modified = date.map(SourceTime::from);
+                    let date = parse_http_date(&value).ok();
+                    head.last_modified = date.map(|date| DateTime::<Utc>::from(date).into());
                 }
                 _ => {}
             }
@@ -154,24 +145,17 @@ impl HttpHead {
     }
 }
 
-fn is_coding(token: &str) -> bool {
-    !matches!(token, "" | "identity")
-}
-
 /// The fields up to an empty line, with their names in lower case. A line that continues one is passed over.
 fn read_fields(input: &mut io::Take<impl BufRead>) -> Result<Vec<(String, String)>, PackageError> {
     let mut fields = Vec::new();
     loop {
-        let line = match read_line(input)? {
-            // A header without an end.
-            None => return Err(damaged("cut short, or a header is too long")),
-            Some(line) if line.is_empty() => return Ok(fields),
-            Some(line) => line,
-        };
-        if line.starts_with([' ', '\t']) {
-            continue;
+        let line = read_line(input)?.ok_or_else(|| PackageError::damaged(NO_END))?;
+        if line.is_empty() {
+            return Ok(fields);
         }
-        if let Some((name, value)) = line.split_once(':') {
+        if let Some((name, value)) = line.split_once(':')
+            && !line.starts_with([' ', '\t'])
+        {
             fields.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
         }
     }
@@ -180,30 +164,22 @@ fn read_fields(input: &mut io::Take<impl BufRead>) -> Result<Vec<(String, String
 /// The next line without its end; `None` at the end of the input.
 fn read_line(input: &mut io::Take<impl BufRead>) -> Result<Option<String>, PackageError> {
     let mut line = Vec::new();
-    input
-        .read_until(b'\n', &mut line)
-        .map_err(PackageError::of_decoder)?;
-    let Some(text) = line.strip_suffix(b"\n") else {
-        return if line.is_empty() {
-            Ok(None)
-        } else {
-            Err(damaged("cut short, or a header is too long"))
-        };
-    };
+    let read = input.read_until(b'\n', &mut line);
+    if read.map_err(PackageError::of_decoder)? == 0 {
+        return Ok(None);
+    }
+    let text = line.strip_suffix(b"\n");
+    let text = text.ok_or_else(|| PackageError::damaged(NO_END))?;
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     Ok(Some(String::from_utf8_lossy(text).into_owned()))
 }
 
 /// Some programs write the URI in angle brackets.
-fn read_uri(text: &str) -> Option<Url> {
-    let text = text.strip_prefix('<').unwrap_or(text);
+fn read_uri(text: String) -> Option<Url> {
+    let text = text.strip_prefix('<').unwrap_or(&text);
     parse_uri(text.strip_suffix('>').unwrap_or(text)).ok()
 }
 
-fn parse_date(text: &str) -> Option<i64> {
+fn parse_date(text: String) -> Option<i64> {
     text.parse::<SourceTime>().ok().map(SourceTime::micros)
-}
-
-fn damaged(reason: &str) -> PackageError {
-    PackageError::Damaged(reason.to_owned())
 }

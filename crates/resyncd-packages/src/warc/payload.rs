@@ -22,174 +22,129 @@ const MAX_CODINGS: usize = 2;
 /// The maximum length of the line before a chunk, in bytes.
 const MAX_CHUNK_LINE: u64 = 1024;
 
-/// How many bytes may follow a record in its gzip member, in bytes: two ends of a line.
-const MAX_TRAILER: u64 = 1024;
-
 /// A file of records.
+#[derive(Clone)]
 pub(super) struct RecordFile {
-    file: Arc<File>,
+    pub(super) file: Arc<File>,
     pub(super) length: u64,
     /// Whether each record is a gzip member.
     pub(super) is_gzip: bool,
 }
 
 impl RecordFile {
-    pub(super) fn of(file: &Arc<File>, length: u64) -> Result<Self, PackageError> {
-        let mut first = Section::new(Arc::clone(file), 0, length);
-        let is_gzip = first.fill_buf()?.starts_with(&GZIP_MAGIC);
-        Ok(Self {
-            file: Arc::clone(file),
-            length,
-            is_gzip,
-        })
-    }
-
-    /// What begins at a position: the rest of the file, or the gzip member there.
-    pub(super) fn stream(&self, at: u64) -> Stream {
+    /// The file from a position on.
+    pub(super) fn section(&self, at: u64) -> BufReader<Section> {
         let length = self.length.saturating_sub(at);
-        let section = Section::new(Arc::clone(&self.file), at, length);
+        Section::new(&self.file, at, length).buffered()
+    }
+
+    /// The decompressed bytes of a section: all of them, or those of its first gzip member.
+    pub(super) fn records<'a>(&self, section: impl BufRead + Send + 'a) -> Input<'a> {
         if self.is_gzip {
-            Stream::Gzip(Box::new(BufReader::new(GzDecoder::new(section))))
+            Box::new(BufReader::new(GzDecoder::new(section)))
         } else {
-            Stream::Plain(section)
+            Box::new(section)
         }
-    }
-}
-
-/// The bytes of records, decompressed.
-pub(super) enum Stream {
-    Plain(Section),
-    Gzip(Box<BufReader<GzDecoder<Section>>>),
-}
-
-impl Stream {
-    pub(super) fn input(&mut self) -> &mut dyn BufRead {
-        match self {
-            Self::Plain(section) => section,
-            Self::Gzip(decoder) => decoder,
-        }
-    }
-
-    fn into_input(self) -> Input {
-        match self {
-            Self::Plain(section) => Box::new(section),
-            Self::Gzip(decoder) => decoder,
-        }
-    }
-
-    /// Where the next record begins, if this number of bytes is left of this one; `None` if it is in the same gzip member.
-    pub(super) fn end(self, left: u64) -> Result<Option<u64>, PackageError> {
-        let mut decoder = match self {
-            Self::Plain(section) => return Ok(Some(section.position().saturating_add(left))),
-            Self::Gzip(decoder) => decoder,
-        };
-        let skipped = io::copy(&mut decoder.by_ref().take(left), &mut io::sink());
-        if skipped.map_err(PackageError::of_decoder)? < left {
-            return Err(PackageError::Damaged("cut short".to_owned()));
-        }
-        let mut trailer = Vec::new();
-        let mut rest = decoder.by_ref().take(MAX_TRAILER);
-        rest.read_to_end(&mut trailer)
-            .map_err(PackageError::of_decoder)?;
-        let is_end = rest.limit() > 0 && trailer.iter().all(|byte| b"\r\n".contains(byte));
-        let section = decoder.into_inner().into_inner();
-        Ok(is_end.then(|| section.position()))
     }
 }
 
 /// Opens the payload of the record at a position.
 pub(super) fn open(file: &RecordFile, at: u64) -> Result<MemberReader, PackageError> {
-    let mut stream = file.stream(at);
-    let head = RecordHead::read(&mut stream.input())?;
-    let head = head.ok_or_else(|| PackageError::Damaged("a record is missing".to_owned()))?;
-    let mut block = Checked::block(stream.into_input().take(head.length), &head);
-    let digest = head.payload_digest.as_deref();
+    let mut record = file.records(file.section(at));
+    let head = RecordHead::read(&mut record)?;
+    let head = head.ok_or_else(|| PackageError::damaged("a record is missing"))?;
+    let mut block = checked(Checked {
+        input: record.take(head.length),
+        name: "WARC-Block-Digest",
+        verifier: verifier(Some(head.length), head.block_digest.as_deref()),
+        is_verified: Arc::default(),
+        is_last: true,
+    });
     let is_verified = Arc::default();
-    if head.kind != RecordKind::Response {
-        let payload = Checked::payload(block, digest, &is_verified, true);
-        return Ok(MemberReader::new(Box::new(payload), Some(head.length)));
-    }
-    let http = HttpHead::read(&mut block)?;
+    let payload = |input, is_last| {
+        checked(Checked {
+            input,
+            name: "WARC-Payload-Digest",
+            verifier: verifier(None, head.payload_digest.as_deref()),
+            is_verified: Arc::clone(&is_verified),
+            is_last,
+        })
+    };
+    let http = match head.kind {
+        RecordKind::Response => HttpHead::read(&mut block)?,
+        _ => HttpHead::default(),
+    };
     let packed = head.length.saturating_sub(http.length);
-    let is_chunked = http.is_chunked && looks_chunked(block.fill_buf()?);
-    if is_chunked {
+    let mut length = Some(packed);
+    if http.is_chunked && looks_chunked(block.fill_buf()?) {
         // Programs disagree whether the digest is that of the chunks: either is accepted.
         block = Box::new(BufReader::new(Dechunked {
-            input: Checked::payload(block, digest, &is_verified, false),
-            left: 0,
-            has_begun: false,
-            has_ended: false,
+            input: b"\r\n".chain(payload(block, false)),
+            left: Some(0),
         }));
+        length = None;
     }
-    let mut input = Checked::payload(block, digest, &is_verified, true);
-    let mut is_coded = false;
+    let mut input = payload(block, true);
     if http.codings.len() > MAX_CODINGS {
         return Err(PackageError::Coding(http.codings.join(", ")));
     }
     for coding in &http.codings {
-        let coded = is_coded_as(coding, input.fill_buf()?)?;
-        if coded {
-            input = decoder(coding, input, packed);
-        }
-        is_coded |= coded;
+        // Some programs store what they have decoded, with the header of what they have received.
+        let start = input.fill_buf()?;
+        input = match coding.as_str() {
+            "gzip" | "x-gzip" if !start.starts_with(&GZIP_MAGIC) => continue,
+            "gzip" | "x-gzip" => {
+                decoded(MultiGzDecoder::new(input), MultiGzDecoder::get_mut, packed)
+            }
+            "deflate" if !is_zlib(start) => continue,
+            "deflate" => decoded(ZlibDecoder::new(input), ZlibDecoder::get_mut, packed),
+            other => return Err(PackageError::Coding(other.chars().take(100).collect())),
+        };
+        length = None;
     }
-    let length = (!is_chunked && !is_coded).then_some(packed);
-    Ok(MemberReader::new(Box::new(input), length))
+    Ok(MemberReader::new(input, length))
 }
 
-type Input = Box<dyn BufRead + Send>;
+pub(super) type Input<'a> = Box<dyn BufRead + Send + 'a>;
 
-/// Whether bytes are coded so: some programs store what they have decoded, with the header of what they have received.
-fn is_coded_as(coding: &str, start: &[u8]) -> Result<bool, PackageError> {
-    match coding {
-        "gzip" | "x-gzip" => Ok(start.starts_with(&GZIP_MAGIC)),
-        // RFC 1950, section 2.2.
-        "deflate" => Ok(matches!(start, [cmf, flags, ..]
-            if cmf & 0x0f == 8 && (u16::from(*cmf) * 256 + u16::from(*flags)) % 31 == 0)),
-        other => Err(PackageError::Coding(other.chars().take(100).collect())),
-    }
+/// Whether bytes begin so (RFC 1950, section 2.2).
+fn is_zlib(start: &[u8]) -> bool {
+    matches!(start, [cmf, flags, ..]
+        if cmf & 0x0f == 8 && u16::from_be_bytes([*cmf, *flags]) % 31 == 0)
 }
 
-/// `packed`: the length in the record, in bytes, of what has all of its codings.
-fn decoder(coding: &str, input: Input, packed: u64) -> Input {
-    let decoder: Box<dyn Read + Send> = match coding {
-        "deflate" => Box::new(Drained(ZlibDecoder::new(input))),
-        _ => Box::new(MultiGzDecoder::new(input)),
-    };
-    Box::new(BufReader::new(Bounded {
+/// Undoes one of several codings. Its expansion is limited, as what is beneath the next one is not seen at the end. `packed`: the length
+/// in the record, in bytes, of what has all of its codings.
+struct Decoded<D> {
+    decoder: D,
+    /// What follows the coded bytes: it is read, so that the digest of all is verified.
+    rest: fn(&mut D) -> &mut Input<'static>,
+    read: u64,
+    packed: u64,
+}
+
+fn decoded<D: Read + Send + 'static>(
+    decoder: D,
+    rest: fn(&mut D) -> &mut Input<'static>,
+    packed: u64,
+) -> Input<'static> {
+    Box::new(BufReader::new(Decoded {
         decoder,
+        rest,
         read: 0,
         packed,
     }))
 }
 
-/// Limits the expansion of one of several codings: what is beneath the next one is not seen at the end.
-struct Bounded {
-    decoder: Box<dyn Read + Send>,
-    read: u64,
-    packed: u64,
-}
-
-impl Read for Bounded {
+impl<D: Read> Read for Decoded<D> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.decoder.read(bytes)?;
+        if read == 0 && !bytes.is_empty() {
+            io::copy((self.rest)(&mut self.decoder), &mut io::sink())?;
+        }
         self.read += read as u64;
         if is_out_of_proportion(self.read, self.packed) {
-            Err(PackageError::Expansion.into())
-        } else {
-            Ok(read)
-        }
-    }
-}
-
-/// Reads what follows compressed bytes, so that their digest is verified.
-struct Drained(ZlibDecoder<Input>);
-
-impl Read for Drained {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.0.read(bytes)?;
-        if read == 0 && !bytes.is_empty() {
-            io::copy(self.0.get_mut(), &mut io::sink())?;
+            return Err(PackageError::Expansion.into());
         }
         Ok(read)
     }
@@ -199,7 +154,7 @@ impl Read for Drained {
 struct Checked<R> {
     input: R,
     name: &'static str,
-    /// `None` after the end, and if nothing is stated.
+    /// `None` after the end.
     verifier: Option<Verifier>,
     /// Whether these bytes, or others that may have the digest, have it.
     is_verified: Arc<AtomicBool>,
@@ -207,37 +162,14 @@ struct Checked<R> {
     is_last: bool,
 }
 
-impl<R: Read + Send + 'static> Checked<R> {
-    fn block(input: R, head: &RecordHead) -> Input {
-        Box::new(BufReader::new(Self {
-            input,
-            name: "WARC-Block-Digest",
-            verifier: verifier(Some(head.length), head.block_digest.as_deref()),
-            is_verified: Arc::default(),
-            is_last: true,
-        }))
-    }
-
-    fn payload(
-        input: R,
-        digest: Option<&str>,
-        is_verified: &Arc<AtomicBool>,
-        is_last: bool,
-    ) -> Input {
-        Box::new(BufReader::new(Self {
-            input,
-            name: "WARC-Payload-Digest",
-            verifier: verifier(None, digest),
-            is_verified: Arc::clone(is_verified),
-            is_last,
-        }))
-    }
+fn checked<R: Read + Send + 'static>(checked: Checked<R>) -> Input<'static> {
+    Box::new(BufReader::new(checked))
 }
 
 impl<R: Read> Read for Checked<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(bytes)?;
-        let bad = |reason: Mismatch| PackageError::BadMember(format!("{}: {reason}", self.name));
+        let bad = |reason: Mismatch| PackageError::bad_member(format!("{}: {reason}", self.name));
         if let Some(verifier) = &mut self.verifier {
             verifier.update(&bytes[..read]).map_err(bad)?;
         }
@@ -256,55 +188,53 @@ impl<R: Read> Read for Checked<R> {
 }
 
 /// Undoes the chunks of HTTP (RFC 9112, section 7.1).
-struct Dechunked<R> {
-    input: R,
-    /// How many bytes are left of the chunk.
-    left: u64,
-    has_begun: bool,
-    has_ended: bool,
+struct Dechunked {
+    /// Begins with the end of a line, as what follows each chunk.
+    input: io::Chain<&'static [u8], Input<'static>>,
+    /// How many bytes are left of the chunk; `None` after the last one.
+    left: Option<u64>,
 }
 
-impl<R: BufRead> Dechunked<R> {
+impl Dechunked {
     fn line(&mut self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         let mut input = self.input.by_ref().take(MAX_CHUNK_LINE);
         input.read_until(b'\n', &mut line)?;
-        let text = line
-            .strip_suffix(b"\n")
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(text.strip_suffix(b"\r").unwrap_or(text).to_vec())
+        if line.ends_with(b"\n") {
+            Ok(line)
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
     }
 }
 
-impl<R: BufRead> Read for Dechunked<R> {
+impl Read for Dechunked {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 && !self.has_ended {
-            if self.has_begun && !self.line()?.is_empty() {
+        if self.left == Some(0) {
+            if !matches!(&self.line()?[..], b"\n" | b"\r\n") {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            self.has_begun = true;
-            self.left = chunk_length(&self.line()?).ok_or(io::ErrorKind::InvalidData)?;
-            self.has_ended = self.left == 0;
+            let length = chunk_length(&self.line()?).ok_or(io::ErrorKind::InvalidData)?;
+            self.left = Some(length).filter(|length| *length > 0);
         }
-        if self.has_ended {
+        let Some(left) = &mut self.left else {
             // Up to the end, so that the digest of the record is verified.
             io::copy(&mut self.input, &mut io::sink())?;
             return Ok(0);
-        }
-        let read = self.input.by_ref().take(self.left).read(bytes)?;
+        };
+        let read = self.input.by_ref().take(*left).read(bytes)?;
         if read == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.left -= read as u64;
+        *left -= read as u64;
         Ok(read)
     }
 }
 
 /// Whether bytes begin with the line of a chunk: some programs store what is no longer in chunks.
 fn looks_chunked(start: &[u8]) -> bool {
-    let mut lines = start.split(|byte| *byte == b'\n');
-    let first = lines.next().filter(|_| lines.next().is_some());
-    first.is_some_and(|line| chunk_length(line.strip_suffix(b"\r").unwrap_or(line)).is_some())
+    let line = start.split_inclusive(|byte| *byte == b'\n').next();
+    line.is_some_and(|line| line.ends_with(b"\n") && chunk_length(line).is_some())
 }
 
 fn chunk_length(line: &[u8]) -> Option<u64> {
@@ -314,11 +244,10 @@ fn chunk_length(line: &[u8]) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| is_hex)
 }
 
-/// Verifies against a length, and a digest of a record; `None` if there is neither, or the digest is of an unknown kind.
+/// Verifies against a length, and a digest of a record unless that is of an unknown kind.
 fn verifier(length: Option<u64>, digest: Option<&str>) -> Option<Verifier> {
     let digests: Vec<Digest> = digest.and_then(parse_digest).into_iter().collect();
-    let is_stated = length.is_some() || !digests.is_empty();
-    is_stated.then(|| Verifier::of_announced_only(length, &digests))
+    Some(Verifier::of_announced_only(length, &digests))
 }
 
 /// A digest as records state it: the algorithm, and the bytes in base 32 or hexadecimal.
