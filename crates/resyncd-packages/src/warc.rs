@@ -254,21 +254,32 @@ impl Warc {
         }
     }
 
-    /// The position of the payload of a URI or an identifier; `None` within if it is not in the package.
-    fn find(&self, name: &str) -> Option<Option<u64>> {
-        let hash = match parse_uri(name) {
+    fn hash_of(&self, name: &str) -> u64 {
+        match parse_uri(name) {
             Ok(uri) => self.hashes.hash_one(uri.as_str()),
             Err(_) => self.hashes.hash_one(name),
-        };
-        let newest = self.records.newest.get(&hash);
-        let newest = newest.map(|version| self.payload_of(version));
-        newest.or_else(|| self.payloads.get(&hash).map(|at| Some(*at)))
+        }
+    }
+
+    /// Whether there is a record of a URI or an identifier, also if another package has its payload.
+    fn names(&self, name: &str) -> bool {
+        let hash = self.hash_of(name);
+        self.records.newest.contains_key(&hash) || self.payloads.contains_key(&hash)
+    }
+
+    /// The position of the payload of a URI or an identifier.
+    fn find(&self, name: &str) -> Option<u64> {
+        let hash = self.hash_of(name);
+        match self.records.newest.get(&hash) {
+            Some(version) => self.payload_of(version),
+            None => self.payloads.get(&hash).copied(),
+        }
     }
 
     /// Names the record that is the manifest, as the entry of the package does (`contents`). It changes nothing if there is no such
     /// record, or it is no manifest.
     pub(super) fn name_manifest(&mut self, uri: &Url) {
-        let payload = self.find(uri.as_str()).flatten();
+        let payload = self.find(uri.as_str());
         let hash = self.hashes.hash_one(uri.as_str());
         let described = self.metadata.newest.get(&hash).map(|record| record.at);
         let mut candidates = payload.into_iter().chain(described);
@@ -291,16 +302,19 @@ impl Warc {
 
     /// Opens the payload of a URI or an identifier.
     pub(super) fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
-        let found = self.find(path);
-        let payload = found.ok_or_else(|| PackageError::NoMember(path.to_owned()))?;
-        let missing = "it revisits a record that is not in the package";
-        let payload = payload.ok_or_else(|| PackageError::bad_member(missing))?;
-        payload::open(&self.file, payload)
+        match self.find(path) {
+            Some(payload) => payload::open(&self.file, payload),
+            None if self.names(path) => Err(PackageError::bad_member(
+                "it revisits a record that is not in the package",
+            )),
+            None => Err(PackageError::NoMember(path.to_owned())),
+        }
     }
 
     /// The path of the payload of a URI: the one that a manifest states if it finds a record, else the URI.
     pub(super) fn path_of(&self, path: Option<String>, uri: &str) -> Option<String> {
-        path.filter(|path| self.find(path).is_some())
-            .or_else(|| self.find(uri).map(|_| uri.to_owned()))
+        let uri = Some(uri.to_owned());
+        let mut names = path.into_iter().chain(uri);
+        names.find(|name| self.names(name))
     }
 }
