@@ -69,14 +69,6 @@ impl Hook {
             lines,
         }
     }
-
-    /// The secret of its requests, if it sends some.
-    pub(super) fn secret(&self) -> Option<&WebhookSecret> {
-        match &self.action {
-            HookAction::Webhook { secret, .. } => Some(secret),
-            HookAction::Command { .. } => None,
-        }
-    }
 }
 
 /// Reads the hooks of a Source.
