@@ -4,7 +4,7 @@
 
 use toml::de::{DeTable, Error};
 
-use crate::config::fault::{FaultKind, line_at};
+use crate::config::fault::{Reason, line_at};
 
 /// The first place where a text is not TOML.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct SyntaxFault {
     /// The key or table that begins on the line; empty if none does.
     pub(super) key: String,
     /// What is wrong there.
-    pub(super) kind: FaultKind,
+    pub(super) reason: Reason,
 }
 
 /// Parses a text as TOML.
@@ -35,20 +35,21 @@ fn syntax_fault(text: &str, error: &Error) -> SyntaxFault {
     let offset = error.span().map_or(0, |span| span.start);
     // An error at the end of the text lies behind its last line break.
     let end = text.trim_end().len();
-    let line = line_at(text, offset.min(end));
+    let line = line_at(text.as_bytes(), offset.min(end));
     let found = text.lines().nth(line - 1).unwrap_or_default().trim();
-    let kind = match error.message() {
+    let reason = match error.message() {
         // The usual slip in a second `[[source]]`.
         "duplicate key" if is_header_of_source(found) => {
-            FaultKind::WrongType("[[source]]".to_owned(), "[source]")
+            let single = "[source]";
+            reason!("wrong-type": "expected [[source]], found {single}")
         }
-        "duplicate key" => FaultKind::DuplicateKey,
-        message => FaultKind::Syntax(message.to_owned()),
+        "duplicate key" => reason!("duplicate-key": "defined twice"),
+        message => reason!("syntax": "{message}"),
     };
     SyntaxFault {
         line,
         key: key_on(text, line),
-        kind,
+        reason,
     }
 }
 
@@ -101,7 +102,7 @@ mod tests {
 
     fn check(text: &str, expected: (usize, &str, &str)) {
         let fault = parse_toml(text).unwrap_err();
-        let found = (fault.line, fault.key.as_str(), fault.kind.code());
+        let found = (fault.line, fault.key.as_str(), fault.reason.code);
         assert_eq!(found, expected, "{text}\n{fault:?}");
     }
 
