@@ -13,27 +13,45 @@ use crate::config::fault::{Parsed, Reason};
 
 /// Ten years: longer ones are mistakes, and could overflow dates.
 const MAX_DURATION_DAYS: u64 = 3650;
+/// The units of durations, in milliseconds.
+const DURATION_UNITS: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1000),
+    ("m", 60 * 1000),
+    ("h", 60 * 60 * 1000),
+    ("d", 24 * 60 * 60 * 1000),
+];
+/// The units of sizes, in bytes.
+const SIZE_UNITS: [(&str, u64); 11] = [
+    ("", 1),
+    ("B", 1),
+    ("kB", 1000),
+    ("KB", 1000),
+    ("MB", 1000_u64.pow(2)),
+    ("GB", 1000_u64.pow(3)),
+    ("TB", 1000_u64.pow(4)),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// An integer with a unit: how many of the smallest unit it is. `None`: it is anything else; `u64::MAX`: it is larger.
+fn parse_quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let is_other = |c: char| !c.is_ascii_digit();
+    let (digits, unit) = text.split_at(text.find(is_other).unwrap_or(text.len()));
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let number = digits.parse().unwrap_or(u64::MAX);
+    (!digits.is_empty()).then(|| number.saturating_mul(*factor))
+}
 
 /// A duration such as `"90s"`, `"15m"`, `"2h"`, `"10d"` or `"500ms"`.
 pub(super) fn parse_duration(text: &str) -> Parsed<Duration> {
     let bad = || reason!("bad-duration": "{text:?} is not a duration: an integer and ms, s, m, h or d, such as \"15m\"");
-    let (digits, unit) = split_number(text).ok_or_else(bad)?;
-    let millis: u64 = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60 * 1000,
-        "h" => 60 * 60 * 1000,
-        "d" => 24 * 60 * 60 * 1000,
-        _ => return Err(bad()),
-    };
-    let longest = Duration::from_secs(MAX_DURATION_DAYS * 24 * 60 * 60);
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(millis))
-        .map(Duration::from_millis)
-        .filter(|duration| *duration <= longest)
-        .ok_or_else(|| reason!("out-of-range": "{text:?} is longer than {MAX_DURATION_DAYS}d"))
+    let millis = parse_quantity(text, &DURATION_UNITS).ok_or_else(bad)?;
+    let longest = MAX_DURATION_DAYS * 24 * 60 * 60 * 1000;
+    ensure!(millis <= longest, "out-of-range": "{text:?} is longer than {MAX_DURATION_DAYS}d");
+    Ok(Duration::from_millis(millis))
 }
 
 /// A duration, or `"0"` for never, which needs no unit.
@@ -65,26 +83,10 @@ pub(super) fn parse_size(text: &str) -> Parsed<u64> {
         reason!("bad-size":
             "{text:?} is not a size: an integer, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\"")
     };
-    let (digits, unit) = split_number(text).ok_or_else(bad)?;
-    let factor: u64 = match unit {
-        "" | "B" => 1,
-        "kB" | "KB" => 1000,
-        "MB" => 1000_u64.pow(2),
-        "GB" => 1000_u64.pow(3),
-        "TB" => 1000_u64.pow(4),
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "TiB" => 1 << 40,
-        _ => return Err(bad()),
-    };
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor))
-        // The limit of SQLite's integers.
-        .filter(|size| i64::try_from(*size).is_ok())
-        .ok_or_else(|| reason!("out-of-range": "{text:?} is too large"))
+    let size = parse_quantity(text, &SIZE_UNITS).ok_or_else(bad)?;
+    // The limit of SQLite's integers.
+    ensure!(i64::try_from(size).is_ok(), "out-of-range": "{text:?} is too large");
+    Ok(size)
 }
 
 /// A size larger than zero.
@@ -211,14 +213,6 @@ pub(super) fn parse_user_agent(text: &str) -> Parsed<String> {
     ensure!(!text.is_empty() && text.trim() == text && printable, "bad-user-agent":
         "{text:?} is not a valid header: it must be printable ASCII, not empty, without leading or trailing spaces");
     Ok(text.replace("<version>", env!("CARGO_PKG_VERSION")))
-}
-
-/// Splits a text into its leading digits, at least one, and the rest.
-fn split_number(text: &str) -> Option<(&str, &str)> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    (end > 0).then(|| text.split_at(end))
 }
 
 #[cfg(test)]
