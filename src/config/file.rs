@@ -122,7 +122,7 @@ pub(super) fn examine<T>(
     let file = std::path::absolute(path)
         .map_err(|error| reason!("unreadable": "cannot be read: {error}").alone(path, None, ""))?;
     let document =
-        parse_toml(text).map_err(|fault| fault.reason.alone(path, Some(fault.line), &fault.key))?;
+        parse_toml(text).map_err(|fault| fault.value.alone(path, fault.line, &fault.key))?;
     let mut file = FileReader {
         file: path,
         text,
