@@ -17,7 +17,6 @@ use super::{
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFault, ConfigFaults, Parsed, Reason, line_at};
 use crate::config::overlap::check_listeners;
-use crate::config::proxies::read_proxies;
 use crate::config::source::read_sources;
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Class, Located, TableReader, text};
@@ -157,7 +156,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let status = StatusConfig::read(&mut section);
     let status_at = section.located("listen", status.listen);
     check_listeners(top.file, &callback_at, &status_at);
-    let http = read_http(&mut top.table("http"));
+    let http = HttpSettings::read(&mut top.table("http"));
     let limits = read_limits(&mut top.table("limits"));
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
@@ -176,17 +175,16 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     }
 }
 
-fn read_http(section: &mut TableReader<'_, '_>) -> HttpSettings {
-    let user_agent = text("a string", parse_user_agent);
-    HttpSettings {
-        connections_per_host: section.number("connections_per_host", 1..=256),
-        streams_per_host: section.number("streams_per_host", 1..=1000),
-        timeout: section.duration("timeout", parse_nonzero_duration),
-        user_agent: section.value("user_agent", Class::Any, user_agent),
-        allow_private_addresses: section.flag("allow_private_addresses"),
-        allow_redirects_to_http: section.flag("allow_redirects_to_http"),
-        proxies: read_proxies(section),
-        authorities: section.content("ca_file", Class::PublicFile, read_authorities),
+table! {
+    impl HttpSettings = "http" {
+        connections_per_host = number("connections_per_host", 1..=256),
+        streams_per_host = number("streams_per_host", 1..=1000),
+        timeout = duration("timeout", parse_nonzero_duration),
+        user_agent = value("user_agent", Class::Any, text("a string", parse_user_agent)),
+        allow_private_addresses = flag("allow_private_addresses"),
+        allow_redirects_to_http = flag("allow_redirects_to_http"),
+        proxies = proxies("proxy") [http: "proxy", https: "proxy", exceptions: "no_proxy"],
+        authorities = content("ca_file", Class::PublicFile, read_authorities),
     }
 }
 

@@ -12,30 +12,32 @@ use super::fault::{Parsed, Reason};
 use super::table_reader::{Class, TableReader, text};
 use super::value::{bad_host, parse_host};
 
-/// Reads `proxy` and `no_proxy`.
-pub(super) fn read_proxies(section: &mut TableReader<'_, '_>) -> Proxies {
-    let parse = |text: &str| match text {
-        "" | "off" => Ok(None),
-        proxy => parse_proxy(proxy).map(Some),
-    };
-    let proxy = section.value("proxy", Class::Url, text("a URL", parse));
-    let exceptions = section.list("no_proxy", parse_exception);
-    if let Some(proxy) = proxy {
-        return Proxies {
-            http: Some(proxy.clone()),
-            https: Some(proxy),
-            exceptions,
-            is_of_file: true,
+impl TableReader<'_, '_> {
+    /// Reads the proxy that a key names, and `no_proxy`.
+    pub(super) fn proxies(&mut self, key: &str) -> Proxies {
+        let parse = |text: &str| match text {
+            "" | "off" => Ok(None),
+            proxy => parse_proxy(proxy).map(Some),
         };
+        let proxy = self.value(key, Class::Url, text("a URL", parse));
+        let exceptions = self.list("no_proxy", parse_exception);
+        if let Some(proxy) = proxy {
+            return Proxies {
+                http: Some(proxy.clone()),
+                https: Some(proxy),
+                exceptions,
+                is_of_file: true,
+            };
+        }
+        if self.has_text(key, "off") {
+            return Proxies::default();
+        }
+        let found = proxies_of_environment(self.file.environment, exceptions);
+        found.unwrap_or_else(|reason| {
+            self.file.add(None, "http.proxy", reason);
+            Proxies::default()
+        })
     }
-    if section.has_text("proxy", "off") {
-        return Proxies::default();
-    }
-    let found = proxies_of_environment(section.file.environment, exceptions);
-    found.unwrap_or_else(|reason| {
-        section.file.add(None, "http.proxy", reason);
-        Proxies::default()
-    })
 }
 
 /// The proxies of the environment. A variable of a scheme takes precedence over `ALL_PROXY`, upper case over lower case.
