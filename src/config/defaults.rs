@@ -18,7 +18,7 @@ impl Config {
         Self {
             state_dir: state_dir.into(),
             sources,
-            ..examine_here("", |_, _, config| config)
+            ..examine_here("", |_, config| config)
         }
     }
 

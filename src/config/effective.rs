@@ -28,37 +28,36 @@ impl Config {
     /// # Errors
     /// The faults of the file, as [`load`](Self::load).
     pub fn effective(path: &Path) -> Result<String, ConfigFaults> {
-        let text = read_text(path)?;
-        let environment = Environment::of_process();
-        let config = Self::parse_except(&text, path, &environment, &["no-secret"])?;
-        examine(&text, path, &environment, |file, document, _| {
+        let (text, environment) = (read_text(path)?, Environment::of_process());
+        examine(&text, path, &environment, |file, config| {
+            file.check(&["no-secret"])?;
             let given = Given {
                 text: &text,
                 folder: file.folder,
                 config: &config,
             };
-            let mut shown = format!(
-                "# {}, with the defaults of resyncd {} for what it omits\n",
-                path.display(),
-                env!("CARGO_PKG_VERSION")
-            );
-            given.append(&mut shown, "", Some(document));
+            let (path, version) = (path.display(), env!("CARGO_PKG_VERSION"));
+            let mut shown =
+                format!("# {path}, with the defaults of resyncd {version} for what it omits\n");
+            let found = |name: &str| {
+                let found = file.tables.iter().find(|(kind, ..)| *kind == name);
+                found.map(|(.., table)| *table)
+            };
+            given.append(&mut shown, "", found(""));
             for name in TABLES {
                 shown.push_str(&format!("\n[{name}]\n"));
-                let found = file.tables.iter().find(|(kind, ..)| *kind == name);
-                given.append(&mut shown, name, found.map(|(.., table)| *table));
+                given.append(&mut shown, name, found(name));
             }
             let of_sources = file.tables.iter();
             for (kind, _, table) in of_sources.filter(|(kind, ..)| kind.starts_with("source")) {
-                let header = match *kind {
-                    "source.auth" => "[source.auth]".to_owned(),
-                    kind => format!("[[{kind}]]"),
-                };
-                shown.push_str(&format!("\n{header}\n"));
+                shown.push_str(&match *kind {
+                    "source.auth" => "\n[source.auth]\n".to_owned(),
+                    kind => format!("\n[[{kind}]]\n"),
+                });
                 given.append(&mut shown, kind, Some(table));
             }
-            shown
-        })
+            Ok(shown)
+        })?
     }
 }
 

@@ -79,14 +79,8 @@ impl Config {
         environment: &Environment,
         tolerated: &[&str],
     ) -> Result<Self, ConfigFaults> {
-        examine(text, path, environment, |file, _, config| {
-            let mut faults = file.faults();
-            faults.0.retain(|fault| !tolerated.contains(&fault.code));
-            if faults.is_empty() {
-                Ok(config)
-            } else {
-                Err(faults)
-            }
+        examine(text, path, environment, |file, config| {
+            file.check(tolerated).map(|()| config)
         })?
     }
 }
@@ -116,7 +110,7 @@ pub(super) fn examine<T>(
     text: &str,
     path: &Path,
     environment: &Environment,
-    then: impl for<'f> FnOnce(&mut FileReader<'f>, &'f DeTable<'f>, Config) -> T,
+    then: impl FnOnce(&mut FileReader<'_>, Config) -> T,
 ) -> Result<T, ConfigFaults> {
     let file = std::path::absolute(path)
         .map_err(|error| reason!("unreadable": "cannot be read: {error}").alone(path, None, ""))?;
@@ -132,13 +126,13 @@ pub(super) fn examine<T>(
         faults: Vec::new(),
     };
     let config = read(&mut file, &document);
-    Ok(then(&mut file, &document, config))
+    Ok(then(&mut file, config))
 }
 
 /// What was found in a text of a file that is nowhere.
 pub(super) fn examine_here<T>(
     text: &str,
-    then: impl for<'f> FnOnce(&mut FileReader<'f>, &'f DeTable<'f>, Config) -> T,
+    then: impl FnOnce(&mut FileReader<'_>, Config) -> T,
 ) -> T {
     let examined = examine(text, Path::new("/config.toml"), &Environment::of(&[]), then);
     examined.expect("the text is TOML")
@@ -217,7 +211,7 @@ pub(super) type Classes = BTreeMap<(&'static str, &'static str), Class>;
 /// The classes of all keys. Reading a file states them, whatever it has.
 pub(super) static CLASSES: LazyLock<Classes> = LazyLock::new(|| {
     const TABLES: &str = "[[source]]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
-    examine_here(TABLES, |file, _, _| std::mem::take(&mut file.classes))
+    examine_here(TABLES, |file, _| std::mem::take(&mut file.classes))
 });
 
 /// The kind of a table, the prefix of its keys in faults, and the table.
@@ -262,6 +256,17 @@ impl<'a> FileReader<'a> {
     /// Adds a fault of a value that was read.
     pub(super) fn reject<T>(&mut self, located: &Located<T>, reason: Reason) {
         self.add(located.line, &located.key, reason);
+    }
+
+    /// Whether there are no faults but those with these codes.
+    pub(super) fn check(&mut self, tolerated: &[&str]) -> Result<(), ConfigFaults> {
+        let mut faults = self.faults();
+        faults.0.retain(|fault| !tolerated.contains(&fault.code));
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(faults)
+        }
     }
 
     /// All faults since the last call, in the order of their lines.

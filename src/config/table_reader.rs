@@ -92,7 +92,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
     /// Reads a table that is absent: every key has its default.
     pub(super) fn absent<T>(kind: &'static str, read: fn(&mut TableReader<'_, '_>) -> T) -> T {
-        examine_here("", |file, _, _| {
+        examine_here("", |file, _| {
             read(&mut TableReader::new(file, kind, String::new(), None, None))
         })
     }

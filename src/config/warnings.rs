@@ -59,7 +59,7 @@ impl Config {
     #[must_use]
     pub fn warnings_in(path: &Path, environment: &Environment) -> ConfigFaults {
         let warnings = read_text(path).and_then(|text| {
-            super::file::examine(&text, path, environment, |file, _, config| {
+            super::file::examine(&text, path, environment, |file, config| {
                 file.faults();
                 warn(file, &config);
                 file.faults()
