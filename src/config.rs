@@ -17,12 +17,14 @@
 //! - `syntax` parses TOML, or reports its first error with line and key, and writes its strings;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
 //! - `xmpp` reads `[xmpp]`;
-//! - `secret` reads the files of secrets;
+//! - `secret` reads secrets from where the file says that they are;
 //! - `warnings` finds what is valid and can hardly be meant;
 //! - `effective` writes the configuration with its defaults;
 //! - `schema` writes the JSON Schema of the file;
 //! - `defaults` makes configurations without a file.
 
+#[macro_use]
+mod fault;
 #[macro_use]
 mod table;
 
@@ -34,7 +36,6 @@ mod clients;
 mod defaults;
 mod effective;
 mod environment;
-mod fault;
 mod file;
 mod hook;
 mod keys;
@@ -42,7 +43,6 @@ mod overlap;
 mod proxies;
 mod schema;
 mod secret;
-mod secret_reader;
 mod source;
 mod syntax;
 mod table_reader;
@@ -68,7 +68,7 @@ use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
 use resyncd_fetch::{Credentials, HttpSettings, PaceLimits};
 pub use secret::{Secret, WebhookSecret};
 pub use syntax::toml_string;
-use table_reader::Class;
+use table_reader::{Class, text};
 use url::Url;
 use value::{parse_host, parse_nonzero_size, parse_public_url, parse_size, parse_uri_length};
 
@@ -101,7 +101,7 @@ table! {
         /// The address to listen on.
         listen: SocketAddr = address("listen"),
         /// The listener's URL as hubs see it, ending in `/`; `None`: no channel can be subscribed to.
-        public_url: Option<Url> = optional_text("public_url", Class::PublicUrl, "a URL", parse_public_url),
+        public_url: Option<Url> = optional("public_url", Class::PublicUrl, text("a URL", parse_public_url)),
     }
 }
 

@@ -563,6 +563,14 @@ fn codes_of(code: &str) -> Vec<String> {
             found.extend(literals(&code[at..]).next());
         }
     }
+    // `"code": "message"`
+    for call in ["reason!(", "ensure!(", "reject!(", "doubt!("] {
+        for (at, _) in code.match_indices(call) {
+            let before = code[at..].split("\":").next();
+            let before = before.filter(|before| !before.contains(';'));
+            found.extend(before.and_then(|before| before.rsplit('"').next()));
+        }
+    }
     for (at, _) in code.match_indices("error_response(") {
         let arguments = code[at..].split(';').next().unwrap();
         let is_call = arguments.contains("StatusCode::");

@@ -9,8 +9,8 @@ use resyncd_fetch::{AuthHeader, ClientCertificate, SourceAuth};
 use url::{Origin, Url};
 
 use super::Source;
-use super::fault::FaultKind;
-use super::secret_reader::{NamedSecret, is_secret_given, read_secret};
+use super::fault::Parsed;
+use super::secret::{is_secret_given, read_secret};
 use super::table_reader::TableReader;
 use super::value::parse_url;
 
@@ -52,7 +52,7 @@ pub(super) fn read_auth(section: &mut TableReader<'_, '_>, source: &Source) -> O
     } else {
         read_secret(section, "certificate", LONGEST_PEM, |text| {
             let key = key.as_ref().map(|key| key.value.as_str());
-            ClientCertificate::parse(text, key).map_err(|error| error.to_string())
+            ClientCertificate::parse(text, key).map_err(|error| reason!("bad-secret": "{error}"))
         })
     };
     // One with a fault is not missing.
@@ -61,43 +61,39 @@ pub(super) fn read_auth(section: &mut TableReader<'_, '_>, source: &Source) -> O
         origins: own_origins(source, more),
         ..SourceAuth::default()
     };
-    let headers = [bearer, basic, header].into_iter().flatten();
-    for NamedSecret { value, key } in headers {
-        let has_authorization =
-            |headers: &[AuthHeader]| headers.iter().any(|header| header.name == AUTHORIZATION);
-        if has_authorization(&value.headers) && has_authorization(&auth.headers) {
-            let text = "a request has one Authorization header, and another key sets it already";
-            section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
+    let file = &mut *section.file;
+    for secret in [bearer, basic, header].into_iter().flatten() {
+        if has_authorization(&secret.value) && has_authorization(&auth) {
+            reject!(file, &secret, "bad-auth": "a request has one Authorization header, and another key sets it already");
         }
-        let of_url = has_authorization(&value.headers)
-            .then(|| {
-                let mut origins = auth.origins.iter();
-                origins.find(|origin| has_password(source, origin))
-            })
-            .flatten();
-        if let Some(origin) = of_url {
+        let mut origins = auth.origins.iter();
+        if has_authorization(&secret.value)
+            && let Some(origin) = origins.find(|origin| has_password(source, origin))
+        {
             let origin = origin.ascii_serialization();
-            let text =
-                format!("a URL of {origin} has a user name or a password already: remove them");
-            section.reject(&key, &FaultKind::BadAuth(text));
+            reject!(file, &secret, "bad-auth": "a URL of {origin} has a user name or a password already: remove them");
         }
-        auth.headers.extend(value.headers);
-        auth.secrets.extend(value.secrets);
+        auth.headers.extend(secret.value.headers);
+        auth.secrets.extend(secret.value.secrets);
     }
-    if let Some(NamedSecret { value, key }) = certificate {
+    if let Some(certificate) = certificate {
         let is_https =
             |origin: &Origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https");
         if !auth.origins.iter().any(is_https) {
-            let text = "a certificate is shown to servers of https only, and `url` is http";
-            section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
+            reject!(file, &certificate, "bad-auth": "a certificate is shown to servers of https only, and `url` is http");
         }
-        auth.certificate = Some(value);
-    } else if !has_certificate && let Some(NamedSecret { key, .. }) = key {
-        let text = "a private key is unusable without `certificate`, `certificate_file` or `certificate_credential`";
-        section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
+        auth.certificate = Some(certificate.value);
+    } else if !has_certificate && let Some(key) = key {
+        reject!(file, &key, "bad-auth":
+            "a private key is unusable without `certificate`, `certificate_file` or `certificate_credential`");
     }
     let is_empty = auth.headers.is_empty() && auth.certificate.is_none();
     (!is_empty).then_some(auth)
+}
+
+fn has_authorization(auth: &SourceAuth) -> bool {
+    let mut headers = auth.headers.iter();
+    headers.any(|header| header.name == AUTHORIZATION)
 }
 
 /// The origins of the URL, the sets and the others that are configured. What is http is not the Source's own if the URL is https.
@@ -120,93 +116,65 @@ fn has_password(source: &Source, origin: &Origin) -> bool {
 }
 
 /// Parses an origin: a URL without a path.
-fn parse_origin(text: &str, source: &Url) -> Result<Origin, FaultKind> {
+fn parse_origin(text: &str, source: &Url) -> Parsed<Origin> {
     let url = parse_url(text)?;
-    let bad = |why: &str| Err(FaultKind::BadUrl(format!("{:?} {why}", url.as_str())));
-    if has_userinfo(&url) {
-        let text = "an origin has neither a user name nor a password".to_owned();
-        return Err(FaultKind::BadUrl(text));
-    }
-    if url.path() != "/" || url.query().is_some() {
-        return bad(
-            "has a path: an origin is a scheme, a host and a port, such as https://files.example.net",
-        );
-    }
-    if url.scheme() == "http" && source.scheme() == "https" {
-        return bad("is http, and `url` is https: the credentials would be sent unencrypted");
-    }
+    let shown = url.as_str();
+    ensure!(!has_userinfo(&url), "bad-url": "an origin has neither a user name nor a password");
+    ensure!(url.path() == "/" && url.query().is_none(), "bad-url":
+        "{shown:?} has a path: an origin is a scheme, a host and a port, such as https://files.example.net");
+    ensure!(url.scheme() == "https" || source.scheme() != "https", "bad-url":
+        "{shown:?} is http, and `url` is https: the credentials would be sent unencrypted");
     Ok(url.origin())
 }
 
-/// Headers, and what no text may repeat of them.
-struct SecretHeaders {
-    headers: Vec<AuthHeader>,
-    secrets: Vec<String>,
-}
-
 /// A bearer token (RFC 6750, section 2.1).
-fn parse_token(text: &str) -> Result<SecretHeaders, String> {
+fn parse_token(text: &str) -> Parsed<SourceAuth> {
     let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
-    if text.is_empty() || !is_visible {
-        return Err("a token is one line of visible ASCII characters".to_owned());
-    }
-    Ok(SecretHeaders {
-        headers: vec![authorization(format!("Bearer {text}"))],
-        secrets: vec![text.to_owned()],
-    })
+    ensure!(!text.is_empty() && is_visible, "bad-secret": "a token is one line of visible ASCII characters");
+    let secrets = vec![text.to_owned()];
+    Ok(authorization(format!("Bearer {text}"), secrets))
 }
 
 /// A user name and a password (RFC 7617).
-fn parse_password(text: &str) -> Result<SecretHeaders, String> {
+fn parse_password(text: &str) -> Parsed<SourceAuth> {
     let password = text.split_once(':').map(|(_, password)| password);
     let password = password.filter(|_| !text.chars().any(char::is_control));
-    let password = password.ok_or("a user name and a password are one line: NAME:PASSWORD")?;
+    let bad = || reason!("bad-secret": "a user name and a password are one line: NAME:PASSWORD");
+    let password = password.ok_or_else(bad)?;
     let encoded = STANDARD.encode(text);
-    Ok(SecretHeaders {
-        headers: vec![authorization(format!("Basic {encoded}"))],
-        secrets: vec![
-            password.to_owned(),
-            encoded.trim_end_matches('=').to_owned(),
-        ],
-    })
+    let secrets = [password, encoded.trim_end_matches('=')].map(str::to_owned);
+    Ok(authorization(format!("Basic {encoded}"), secrets.into()))
 }
 
-fn authorization(value: String) -> AuthHeader {
-    AuthHeader {
-        name: AUTHORIZATION.to_owned(),
-        value,
+/// The header of this name. `secrets`: what no text may repeat of it.
+fn authorization(value: String, secrets: Vec<String>) -> SourceAuth {
+    let name = AUTHORIZATION.to_owned();
+    SourceAuth {
+        headers: vec![AuthHeader { name, value }],
+        secrets,
+        ..SourceAuth::default()
     }
 }
 
 /// Headers, each on a line: `NAME: VALUE`.
-fn parse_headers(text: &str) -> Result<SecretHeaders, String> {
-    let mut found = SecretHeaders {
-        headers: Vec::new(),
-        secrets: Vec::new(),
-    };
+fn parse_headers(text: &str) -> Parsed<SourceAuth> {
+    let mut found = SourceAuth::default();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let (name, value) = line
-            .split_once(':')
-            .ok_or("a header is a line: NAME: VALUE")?;
+        let bad = || reason!("bad-secret": "a header is a line: NAME: VALUE");
+        let (name, value) = line.split_once(':').ok_or_else(bad)?;
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
         let is_token =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if name.is_empty() || !name.bytes().all(is_token) {
-            return Err("the name of a header has letters, digits and - only".to_owned());
-        }
-        let is_reserved = RESERVED.contains(&name.as_str());
-        if is_reserved || name.starts_with("if-") || name.starts_with("proxy-") {
-            return Err(format!("the header {name} is not one of credentials"));
-        }
-        if found.headers.iter().any(|header| header.name == name) {
-            return Err(format!("the header {name} is there twice"));
-        }
+        ensure!(!name.is_empty() && name.bytes().all(is_token), "bad-secret": "the name of a header has letters, digits and - only");
+        let is_reserved = RESERVED.contains(&name.as_str())
+            || name.starts_with("if-")
+            || name.starts_with("proxy-");
+        ensure!(!is_reserved, "bad-secret": "the header {name} is not one of credentials");
+        let mut others = found.headers.iter();
+        ensure!(others.all(|header| header.name != name), "bad-secret": "the header {name} is there twice");
         let is_text = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
-        if value.is_empty() || !value.bytes().all(is_text) {
-            return Err(format!(
-                "the value of the header {name} is not visible ASCII characters"
-            ));
-        }
+        ensure!(!value.is_empty() && value.bytes().all(is_text), "bad-secret":
+            "the value of the header {name} is not visible ASCII characters");
         // Of `Token abc` and `session=abc` also the end alone.
         let last = value.trim_end_matches('=').rsplit([' ', '\t', '=', ';']);
         found.secrets.extend(last.take(1).map(str::to_owned));
@@ -214,9 +182,6 @@ fn parse_headers(text: &str) -> Result<SecretHeaders, String> {
         let value = value.to_owned();
         found.headers.push(AuthHeader { name, value });
     }
-    if found.headers.is_empty() {
-        Err("there is no header in it: NAME: VALUE".to_owned())
-    } else {
-        Ok(found)
-    }
+    ensure!(!found.headers.is_empty(), "bad-secret": "there is no header in it: NAME: VALUE");
+    Ok(found)
 }

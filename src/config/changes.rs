@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use resyncd_fetch::{HttpSettings, Proxies};
-
 use super::Config;
 use super::table::Table;
 
@@ -62,7 +60,7 @@ impl Config {
         }
         keys.extend(callback.differing(&other.callback));
         keys.extend(status.differing(&other.status));
-        keys.extend(http_keys(http, &other.http));
+        keys.extend(http.differing(&other.http));
         keys.extend(limits.differing(&other.limits));
         keys.extend(log.differing(&other.log));
         if *xmpp != other.xmpp {
@@ -70,54 +68,6 @@ impl Config {
         }
         keys
     }
-}
-
-fn http_keys(one: &HttpSettings, other: &HttpSettings) -> Vec<String> {
-    let HttpSettings {
-        connections_per_host,
-        streams_per_host,
-        timeout,
-        user_agent,
-        allow_private_addresses,
-        allow_redirects_to_http,
-        proxies:
-            Proxies {
-                http,
-                https,
-                exceptions,
-                is_of_file: _,
-            },
-        authorities,
-    } = one;
-    let differs = [
-        (
-            "connections_per_host",
-            *connections_per_host != other.connections_per_host,
-        ),
-        (
-            "streams_per_host",
-            *streams_per_host != other.streams_per_host,
-        ),
-        ("timeout", *timeout != other.timeout),
-        ("user_agent", *user_agent != other.user_agent),
-        (
-            "allow_private_addresses",
-            *allow_private_addresses != other.allow_private_addresses,
-        ),
-        (
-            "allow_redirects_to_http",
-            *allow_redirects_to_http != other.allow_redirects_to_http,
-        ),
-        (
-            "proxy",
-            *http != other.proxies.http || *https != other.proxies.https,
-        ),
-        ("no_proxy", *exceptions != other.proxies.exceptions),
-        // Or what the file holds.
-        ("ca_file", *authorities != other.authorities),
-    ];
-    let differing = differs.into_iter().filter(|(_, differs)| *differs);
-    differing.map(|(key, _)| format!("http.{key}")).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use resyncd_core::Redaction;
 use resyncd_fetch::with_userinfo;
 use url::Url;
 
-use super::{Config, Hook, Source};
+use super::{Config, HookAction, Source};
 use crate::config::file::examine_here;
 use crate::config::source::parse_source;
 use crate::config::table_reader::TableReader;
@@ -18,34 +18,33 @@ impl Config {
         Self {
             state_dir: state_dir.into(),
             sources,
-            ..examine_here("", |_, _, config| config)
+            ..examine_here("", |_, config| config)
         }
     }
 
     /// Removes the credentials of all Sources and proxies, and the token of the status endpoint, from remote text.
     #[must_use]
     pub fn redaction(&self) -> Redaction {
-        let own = match &self.status.token {
-            Some(token) => Redaction::default().with(token.expose()),
-            None => Redaction::default(),
-        };
-        let own = match &self.xmpp {
-            Some(account) => own.with(account.password.expose()),
-            None => own,
-        };
-        let sources = self.sources.iter();
-        let own = self.http.proxies.added_to(own);
-        let own = match &self.callback.public_url {
-            Some(url) => with_userinfo(own, url),
-            None => own,
-        };
-        sources.fold(own, |redaction, source| {
-            let redaction = source.credentials.added_to(redaction);
-            let secrets = source.hooks.iter().filter_map(Hook::secret);
-            secrets.fold(redaction, |redaction, secret| {
-                redaction.with(secret.expose())
-            })
-        })
+        let mut redaction = Redaction::default();
+        if let Some(token) = &self.status.token {
+            redaction = redaction.with(token.expose());
+        }
+        if let Some(account) = &self.xmpp {
+            redaction = redaction.with(account.password.expose());
+        }
+        redaction = self.http.proxies.added_to(redaction);
+        if let Some(url) = &self.callback.public_url {
+            redaction = with_userinfo(redaction, url);
+        }
+        for source in &self.sources {
+            redaction = source.credentials.added_to(redaction);
+            for hook in &source.hooks {
+                if let HookAction::Webhook { secret, .. } = &hook.action {
+                    redaction = redaction.with(secret.expose());
+                }
+            }
+        }
+        redaction
     }
 }
 

@@ -10,6 +10,7 @@ use crate::config::environment::Environment;
 use crate::config::fault::ConfigFaults;
 use crate::config::file::{CLASSES, examine, read_text};
 use crate::config::keys::{Key, TABLES, keys_of};
+use crate::config::secret::split_variables;
 use crate::config::syntax::toml_string;
 use crate::config::table_reader::{Class, parse_path};
 
@@ -27,37 +28,36 @@ impl Config {
     /// # Errors
     /// The faults of the file, as [`load`](Self::load).
     pub fn effective(path: &Path) -> Result<String, ConfigFaults> {
-        let text = read_text(path)?;
-        let environment = Environment::of_process();
-        let config = Self::parse_except(&text, path, &environment, &["no-secret"])?;
-        examine(&text, path, &environment, |file, document, _| {
+        let (text, environment) = (read_text(path)?, Environment::of_process());
+        examine(&text, path, &environment, |file, config| {
+            file.check(&["no-secret"])?;
             let given = Given {
                 text: &text,
                 folder: file.folder,
                 config: &config,
             };
-            let mut shown = format!(
-                "# {}, with the defaults of resyncd {} for what it omits\n",
-                path.display(),
-                env!("CARGO_PKG_VERSION")
-            );
-            given.append(&mut shown, "", Some(document));
+            let (path, version) = (path.display(), env!("CARGO_PKG_VERSION"));
+            let mut shown =
+                format!("# {path}, with the defaults of resyncd {version} for what it omits\n");
+            let found = |name: &str| {
+                let found = file.tables.iter().find(|(kind, ..)| *kind == name);
+                found.map(|(.., table)| *table)
+            };
+            given.append(&mut shown, "", found(""));
             for name in TABLES {
                 shown.push_str(&format!("\n[{name}]\n"));
-                let found = file.tables.iter().find(|(kind, ..)| *kind == name);
-                given.append(&mut shown, name, found.map(|(.., table)| *table));
+                given.append(&mut shown, name, found(name));
             }
             let of_sources = file.tables.iter();
             for (kind, _, table) in of_sources.filter(|(kind, ..)| kind.starts_with("source")) {
-                let header = match *kind {
-                    "source.auth" => "[source.auth]".to_owned(),
-                    kind => format!("[[{kind}]]"),
-                };
-                shown.push_str(&format!("\n{header}\n"));
+                shown.push_str(&match *kind {
+                    "source.auth" => "\n[source.auth]\n".to_owned(),
+                    kind => format!("\n[[{kind}]]\n"),
+                });
                 given.append(&mut shown, kind, Some(table));
             }
-            shown
-        })
+            Ok(shown)
+        })?
     }
 }
 
@@ -67,16 +67,14 @@ impl Given<'_> {
         for key in keys_of(kind) {
             let name = key.name;
             let value = table.and_then(|table| table.get(name));
-            let line = match (value, self.default_of(key)) {
+            shown.push_str(&match (value, self.default_of(key)) {
                 (Some(value), _) => {
                     let source = &self.text[value.span()];
-                    format!("{name} = {}", self.value(key, value.get_ref(), source))
+                    format!("{name} = {}\n", self.value(key, value.get_ref(), source))
                 }
-                (None, Some(default)) => format!("{name} = {default}  # default"),
-                (None, None) => format!("# {name} is not set"),
-            };
-            shown.push_str(&line);
-            shown.push('\n');
+                (None, Some(default)) => format!("{name} = {default}  # default\n"),
+                (None, None) => format!("# {name} is not set\n"),
+            });
         }
     }
 
@@ -86,11 +84,9 @@ impl Given<'_> {
         let class = CLASSES.get(&(key.table, key.name));
         match class.unwrap_or(&Class::Any) {
             Class::Folder | Class::PublicFile | Class::SecretFile if !text.is_empty() => {
-                let path = parse_path(text, self.folder).ok();
-                path.map_or_else(
-                    || source.to_owned(),
-                    |path| toml_string(&path.to_string_lossy()),
-                )
+                let path = parse_path(text, self.folder);
+                let shown = path.map(|path| toml_string(&path.to_string_lossy()));
+                shown.unwrap_or_else(|_| source.to_owned())
             }
             Class::Url | Class::PublicUrl => toml_string(&hide_userinfo(text)),
             Class::Secret => match text.split_once(':').filter(|_| key.name == "header") {
@@ -124,20 +120,9 @@ impl Given<'_> {
 
 /// The environment variables that a text names as `${VARIABLE}`; what is beside them may be secret.
 fn variables_of(text: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("${") {
-        let Some((variable, after)) = after.split_once('}') else {
-            break;
-        };
-        if !before.trim().is_empty() {
-            shown.push('…');
-        }
-        shown.push_str(&format!("${{{variable}}}"));
-        rest = after;
-    }
-    if !rest.trim().is_empty() {
-        shown.push('…');
-    }
-    shown
+    let hide = |text: &str| if text.trim().is_empty() { "" } else { "…" };
+    let (variables, rest) = split_variables(text);
+    let shown = variables.iter();
+    let shown = shown.map(|(before, variable)| format!("{}${{{variable}}}", hide(before)));
+    shown.collect::<String>() + hide(rest)
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 pub(super) const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// The environment variables of the process, or others in their place. A variable that is empty counts as not set.
+#[derive(Default)]
 pub struct Environment {
     /// `None`: those of the process.
     given: Option<HashMap<String, String>>,
@@ -17,10 +18,7 @@ impl Environment {
     /// Those of the process.
     #[must_use]
     pub fn of_process() -> Self {
-        Self {
-            given: None,
-            checks_only: false,
-        }
+        Self::default()
     }
 
     /// The same, to check a configuration that another process is to use. systemd gives the credentials of a unit to the processes that
@@ -39,7 +37,7 @@ impl Environment {
         let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         Self {
             given: Some(variables.iter().map(owned).collect()),
-            checks_only: false,
+            ..Self::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! The faults of a configuration file: line, key and reason.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use resyncd_core::one_line;
@@ -25,15 +25,13 @@ pub struct ConfigFault {
 impl fmt::Display for ConfigFault {
     /// `FILE:LINE: KEY: MESSAGE [CODE]` on one line; line and key are omitted if there is none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = self.file.display().to_string();
-        if let Some(line) = self.line {
-            text.push_str(&format!(":{line}"));
-        }
-        text.push_str(": ");
-        if !self.key.is_empty() {
-            text.push_str(&format!("{}: ", self.key));
-        }
-        text.push_str(&format!("{} [{}]", self.message, self.code));
+        let line = self.line.map(|line| format!(":{line}"));
+        let (file, line) = (self.file.display(), line.unwrap_or_default());
+        let key = match self.key.as_str() {
+            "" => String::new(),
+            key => format!("{key}: "),
+        };
+        let text = format!("{file}{line}: {key}{} [{}]", self.message, self.code);
         // Keys and file names may contain line breaks and terminal escape sequences.
         f.write_str(&one_line(&text, usize::MAX))
     }
@@ -43,25 +41,11 @@ impl fmt::Display for ConfigFault {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigFaults(pub Vec<ConfigFault>);
 
-impl ConfigFaults {
-    /// A single fault, if the rest of the file cannot be checked.
-    pub(super) fn one(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> Self {
-        Self(vec![fault(file, line, key, kind)])
-    }
+impl Deref for ConfigFaults {
+    type Target = [ConfigFault];
 
-    /// The number of faults.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are no faults.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The faults, in the order of their lines.
-    pub fn iter(&self) -> std::slice::Iter<'_, ConfigFault> {
-        self.0.iter()
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
@@ -77,99 +61,70 @@ impl<'a> IntoIterator for &'a ConfigFaults {
 impl fmt::Display for ConfigFaults {
     /// One fault per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.iter().enumerate() {
-            if index > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{fault}")?;
-        }
-        Ok(())
+        let lines: Vec<_> = self.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
 impl std::error::Error for ConfigFaults {}
 
-pub(super) fn fault(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> ConfigFault {
-    ConfigFault {
-        file: file.to_owned(),
-        line,
-        key: key.to_owned(),
-        code: kind.code(),
-        message: kind.to_string(),
-    }
+/// Why a value is rejected, or doubted: a [`ConfigFault`] without its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    /// The stable code, in kebab-case.
+    pub(super) code: &'static str,
+    pub(super) message: String,
 }
 
-/// The line of a byte of the text, counted from 1.
-pub(super) fn line_at(text: &str, offset: usize) -> usize {
-    let before = &text.as_bytes()[..offset.min(text.len())];
-    1 + before.iter().filter(|byte| **byte == b'\n').count()
-}
+/// A value, or why there is none.
+pub(super) type Parsed<T> = Result<T, Reason>;
 
-/// Declares the kinds of faults: what each has, its stable code in kebab-case, and its explanation.
-macro_rules! fault_kinds {
-    ($($kind:ident $(($($content:ty),*))? => $code:literal, $message:literal;)*) => {
-        /// The kind of a fault; [`ConfigFault`] adds its place.
-        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-        pub(super) enum FaultKind {
-            $(#[error($message)] $kind $(($($content),*))?,)*
-        }
-
-        impl FaultKind {
-            /// The stable code, in kebab-case.
-            pub(super) fn code(&self) -> &'static str {
-                match self {
-                    $(Self::$kind { .. } => $code,)*
-                }
-            }
+/// A [`Reason`] of a code and a message, which is a format.
+macro_rules! reason {
+    ($code:literal: $($message:tt)+) => {
+        $crate::config::fault::Reason {
+            code: $code,
+            message: format!($($message)+),
         }
     };
 }
 
-fault_kinds! {
-    Unreadable(String) => "unreadable", "cannot be read: {0}";
-    Syntax(String) => "syntax", "{0}";
-    DuplicateKey => "duplicate-key", "defined twice";
-    UnknownKey(String) => "unknown-key", "unknown key{0}";
-    UnknownTable(String) => "unknown-table", "unknown table{0}";
-    WrongType(String, &'static str) => "wrong-type", "expected {0}, found {1}";
-    MissingKey => "missing-key", "required key is missing";
-    NoSource => "no-source", "no [[source]] is configured";
-    BadDuration(String) => "bad-duration", "{0:?} is not a duration: an integer and ms, s, m, h or d, such as \"15m\"";
-    BadSize(String) => "bad-size", "{0:?} is not a size: an integer, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\"";
-    BadPercentage(String) => "bad-percentage", "{0:?} is not a percentage from \"0%\" to \"100%\"";
-    BadAddress(String) => "bad-address", "{0:?} is not an IP address with a port, such as \"127.0.0.1:8461\" or \"[::1]:8461\"";
-    BadUrl(String) => "bad-url", "{0}";
-    BadHost(String) => "bad-host", "{0:?} is not a host, such as \"example.com\" or \"example.com:8080\"";
-    BadGlob(String) => "bad-glob", "{0}";
-    BadMediaType(String) => "bad-media-type", "{0:?} is not a media type, such as \"application/pdf\" or \"text/*\"";
-    BadName(String) => "bad-name", "{0:?} is not a name: one or more of a to z, 0 to 9 and -";
-    BadPath(String) => "bad-path", "{0:?} is not a path";
-    BadUserAgent(String) => "bad-user-agent",
-        "{0:?} is not a valid header: it must be printable ASCII, not empty, without leading or trailing spaces";
-    BadChoice(String, String) => "bad-choice", "{0:?} is not one of {1}";
-    OutOfRange(String) => "out-of-range", "{0}";
-    DuplicateName(String) => "duplicate-name", "{0}";
-    DuplicateMirror(String) => "duplicate-mirror", "{0}";
-    NestedMirror(String) => "nested-mirror", "{0}";
-    MirrorInState(String) => "mirror-in-state", "{0}";
-    SameListener(String) => "same-listener", "{0}";
-    NoSecret(String) => "no-secret", "{0}";
-    PlainSecret(String) => "plain-secret", "{0}";
-    BadSecret(String) => "bad-secret", "{0}";
-    BadAuth(String) => "bad-auth", "{0}";
-    BadCertificate(String) => "bad-certificate", "{0}";
-    BadHook(String) => "bad-hook", "{0}";
-    // Valid, but hardly meant.
-    Unexpanded(String) => "not-replaced", "{0}";
-    VeryShort(String) => "very-short", "{0}";
-    Placeholder(String) => "placeholder", "{0}";
-    NotAFolder(String) => "not-a-folder", "{0}";
-    ReadableSecret(String) => "secret-readable", "{0}";
-    Unencrypted(String) => "unencrypted", "{0}";
-    PrivateName(String) => "private-name", "{0}";
-    IgnoredException(String) => "no-proxy-ignored", "{0}";
-    UncheckedCredential(String) => "credential-not-checked", "{0}";
-    ExposedStatus(SocketAddr) => "status-exposed",
-        "other machines can reach {0}, and whoever does can read the status and approve deletions: set `token_file`, or listen on \
-         a loopback address";
+/// Returns this reason from a function, unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $code:literal: $($message:tt)+) => {
+        if !$condition {
+            return Err(reason!($code: $($message)+));
+        }
+    };
+}
+
+/// Adds a fault at a key, or at a located value.
+macro_rules! reject {
+    ($reader:expr, $at:expr, $code:literal: $($message:tt)+) => {
+        $reader.reject($at, reason!($code: $($message)+))
+    };
+}
+
+impl Reason {
+    /// The fault at a place; `line`: from 1, `None` if it is of the file as a whole.
+    pub(super) fn at(self, file: &Path, line: Option<usize>, key: &str) -> ConfigFault {
+        ConfigFault {
+            file: file.to_owned(),
+            line,
+            key: key.to_owned(),
+            code: self.code,
+            message: self.message,
+        }
+    }
+
+    /// The only fault of a file, because nothing else can be checked.
+    pub(super) fn alone(self, file: &Path, line: Option<usize>, key: &str) -> ConfigFaults {
+        ConfigFaults(vec![self.at(file, line, key)])
+    }
+}
+
+/// The line of a byte of the text, counted from 1.
+pub(super) fn line_at(text: &[u8], offset: usize) -> usize {
+    let before = &text[..offset.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
 }

@@ -15,12 +15,11 @@ use super::{
     CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, StatusConfig,
 };
 use crate::config::environment::Environment;
-use crate::config::fault::{ConfigFault, ConfigFaults, FaultKind, fault, line_at};
-use crate::config::overlap::{check_folders, check_listeners, check_names};
-use crate::config::proxies::read_proxies;
+use crate::config::fault::{ConfigFault, ConfigFaults, Parsed, Reason, line_at};
+use crate::config::overlap::check_listeners;
 use crate::config::source::read_sources;
 use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{Class, TableReader};
+use crate::config::table_reader::{Class, Located, TableReader, text};
 use crate::config::value::{parse_nonzero_duration, parse_user_agent};
 use crate::config::xmpp::read_xmpp;
 
@@ -80,23 +79,16 @@ impl Config {
         environment: &Environment,
         tolerated: &[&str],
     ) -> Result<Self, ConfigFaults> {
-        let examined = examine(text, path, environment, |file, _, config| {
-            (config, file.faults())
-        });
-        let (config, mut faults) = examined?;
-        faults.0.retain(|fault| !tolerated.contains(&fault.code));
-        if faults.is_empty() {
-            Ok(config)
-        } else {
-            Err(faults)
-        }
+        examine(text, path, environment, |file, config| {
+            file.check(tolerated).map(|()| config)
+        })?
     }
 }
 
 /// Reads a configuration file.
 pub(super) fn read_text(path: &Path) -> Result<String, ConfigFaults> {
     let unreadable =
-        |line, why: String| ConfigFaults::one(path, line, "", &FaultKind::Unreadable(why));
+        |line, why| reason!("unreadable": "cannot be read: {why}").alone(path, line, "");
     let bytes = fs::read(path).map_err(|error| {
         let step = match error.kind() {
             ErrorKind::NotFound => "; name the configuration with --config FILE or RESYNCD_CONFIG",
@@ -108,8 +100,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, ConfigFaults> {
         unreadable(None, format!("{error}{step}"))
     })?;
     String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = line_at(error.as_bytes(), error.utf8_error().valid_up_to());
         unreadable(Some(line), "not UTF-8".to_owned())
     })
 }
@@ -119,13 +110,12 @@ pub(super) fn examine<T>(
     text: &str,
     path: &Path,
     environment: &Environment,
-    then: impl for<'f> FnOnce(&mut FileReader<'f>, &'f DeTable<'f>, Config) -> T,
+    then: impl FnOnce(&mut FileReader<'_>, Config) -> T,
 ) -> Result<T, ConfigFaults> {
-    let file = std::path::absolute(path).map_err(|error| {
-        ConfigFaults::one(path, None, "", &FaultKind::Unreadable(error.to_string()))
-    })?;
-    let document = parse_toml(text)
-        .map_err(|fault| ConfigFaults::one(path, Some(fault.line), &fault.key, &fault.kind))?;
+    let file = std::path::absolute(path)
+        .map_err(|error| reason!("unreadable": "cannot be read: {error}").alone(path, None, ""))?;
+    let document =
+        parse_toml(text).map_err(|fault| fault.value.alone(path, fault.line, &fault.key))?;
     let mut file = FileReader {
         file: path,
         text,
@@ -136,13 +126,13 @@ pub(super) fn examine<T>(
         faults: Vec::new(),
     };
     let config = read(&mut file, &document);
-    Ok(then(&mut file, &document, config))
+    Ok(then(&mut file, config))
 }
 
 /// What was found in a text of a file that is nowhere.
 pub(super) fn examine_here<T>(
     text: &str,
-    then: impl for<'f> FnOnce(&mut FileReader<'f>, &'f DeTable<'f>, Config) -> T,
+    then: impl FnOnce(&mut FileReader<'_>, Config) -> T,
 ) -> T {
     let examined = examine(text, Path::new("/config.toml"), &Environment::of(&[]), then);
     examined.expect("the text is TOML")
@@ -160,14 +150,12 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let status = StatusConfig::read(&mut section);
     let status_at = section.located("listen", status.listen);
     check_listeners(top.file, &callback_at, &status_at);
-    let http = read_http(&mut top.table("http"));
+    let http = HttpSettings::read(&mut top.table("http"));
     let limits = read_limits(&mut top.table("limits"));
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
     let xmpp = read_xmpp(&mut top.table("xmpp"));
-    let read = read_sources(&mut top);
-    check_names(file, &read.names);
-    check_folders(file, &state_dir, &read.mirrors);
+    let sources = read_sources(&mut top, &state_dir);
     Config {
         state_dir: state_dir.value,
         callback,
@@ -177,29 +165,28 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
         feed,
         log,
         xmpp,
-        sources: read.sources,
+        sources,
     }
 }
 
-fn read_http(section: &mut TableReader<'_, '_>) -> HttpSettings {
-    HttpSettings {
-        connections_per_host: section.number("connections_per_host", 1..=256),
-        streams_per_host: section.number("streams_per_host", 1..=1000),
-        timeout: section.duration("timeout", parse_nonzero_duration),
-        user_agent: section.text("user_agent", Class::Any, "a string", parse_user_agent),
-        allow_private_addresses: section.flag("allow_private_addresses"),
-        allow_redirects_to_http: section.flag("allow_redirects_to_http"),
-        proxies: read_proxies(section),
-        authorities: section.content("ca_file", Class::PublicFile, read_authorities),
+table! {
+    impl HttpSettings = "http" {
+        connections_per_host = number("connections_per_host", 1..=256),
+        streams_per_host = number("streams_per_host", 1..=1000),
+        timeout = duration("timeout", parse_nonzero_duration),
+        user_agent = value("user_agent", Class::Any, text("a string", parse_user_agent)),
+        allow_private_addresses = flag("allow_private_addresses"),
+        allow_redirects_to_http = flag("allow_redirects_to_http"),
+        proxies = proxies("proxy") [http: "proxy", https: "proxy", exceptions: "no_proxy"],
+        authorities = content("ca_file", Class::PublicFile, read_authorities),
     }
 }
 
-fn read_authorities(path: &Path) -> Result<Authorities, FaultKind> {
+fn read_authorities(path: &Path) -> Parsed<Authorities> {
     let shown = path.display();
     let text = fs::read_to_string(path);
-    let text = text.map_err(|error| FaultKind::Unreadable(format!("{shown}: {error}")))?;
-    Authorities::parse(&text)
-        .map_err(|error| FaultKind::BadCertificate(format!("{shown}: {error}")))
+    let text = text.map_err(|error| reason!("unreadable": "cannot be read: {shown}: {error}"))?;
+    Authorities::parse(&text).map_err(|error| reason!("bad-certificate": "{shown}: {error}"))
 }
 
 fn read_limits(section: &mut TableReader<'_, '_>) -> LimitsConfig {
@@ -212,8 +199,7 @@ fn read_limits(section: &mut TableReader<'_, '_>) -> LimitsConfig {
         } else if !section.is_present("inbox") {
             limits.inbox = limits.notification;
         } else if section.is_set("notification") && section.is_set("inbox") {
-            let text = "smaller than limits.notification".to_owned();
-            section.reject("inbox", &FaultKind::OutOfRange(text));
+            reject!(section, "inbox", "out-of-range": "smaller than limits.notification");
         }
     }
     limits
@@ -225,8 +211,11 @@ pub(super) type Classes = BTreeMap<(&'static str, &'static str), Class>;
 /// The classes of all keys. Reading a file states them, whatever it has.
 pub(super) static CLASSES: LazyLock<Classes> = LazyLock::new(|| {
     const TABLES: &str = "[[source]]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
-    examine_here(TABLES, |file, _, _| std::mem::take(&mut file.classes))
+    examine_here(TABLES, |file, _| std::mem::take(&mut file.classes))
 });
+
+/// The kind of a table, the prefix of its keys in faults, and the table.
+pub(super) type FoundTable<'a> = (&'static str, String, &'a DeTable<'a>);
 
 /// What reading one file needs, and the faults that are found.
 pub(super) struct FileReader<'a> {
@@ -237,8 +226,8 @@ pub(super) struct FileReader<'a> {
     pub(super) environment: &'a Environment,
     /// Of each key that was read, or looked for.
     pub(super) classes: Classes,
-    /// The tables that were read, with their kinds and the prefixes of their keys.
-    pub(super) tables: Vec<(&'static str, String, &'a DeTable<'a>)>,
+    /// The tables that were read.
+    pub(super) tables: Vec<FoundTable<'a>>,
     faults: Vec<ConfigFault>,
 }
 
@@ -251,17 +240,33 @@ impl<'a> FileReader<'a> {
 
     /// The line, from 1, that a part of the text begins on.
     pub(super) fn line(&self, span: Range<usize>) -> usize {
-        line_at(self.text, span.start)
+        line_at(self.text.as_bytes(), span.start)
     }
 
     /// Adds a fault; `line`: from 1, `None` if it is of the file as a whole.
-    pub(super) fn add(&mut self, line: Option<usize>, key: &str, kind: &FaultKind) {
-        self.faults.push(fault(self.file, line, key, kind));
+    pub(super) fn add(&mut self, line: Option<usize>, key: &str, reason: Reason) {
+        self.faults.push(reason.at(self.file, line, key));
     }
 
     /// Adds a fault of a part of the text.
-    pub(super) fn add_at(&mut self, span: Range<usize>, key: &str, kind: &FaultKind) {
-        self.add(Some(self.line(span)), key, kind);
+    pub(super) fn add_at(&mut self, span: Range<usize>, key: &str, reason: Reason) {
+        self.add(Some(self.line(span)), key, reason);
+    }
+
+    /// Adds a fault of a value that was read.
+    pub(super) fn reject<T>(&mut self, located: &Located<T>, reason: Reason) {
+        self.add(located.line, &located.key, reason);
+    }
+
+    /// Whether there are no faults but those with these codes.
+    pub(super) fn check(&mut self, tolerated: &[&str]) -> Result<(), ConfigFaults> {
+        let mut faults = self.faults();
+        faults.0.retain(|fault| !tolerated.contains(&fault.code));
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(faults)
+        }
     }
 
     /// All faults since the last call, in the order of their lines.

@@ -10,10 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use resourcesync::uri::has_userinfo;
 use url::Url;
 
-use crate::config::fault::FaultKind;
-use crate::config::secret::WebhookSecret;
-use crate::config::secret_reader::{is_secret_given, read_secret};
-use crate::config::table_reader::{Class, TableReader, parse_path};
+use crate::config::fault::Parsed;
+use crate::config::secret::{WebhookSecret, is_secret_given, read_secret};
+use crate::config::table_reader::{Class, TableReader, bad_path, parse_path, text};
 use crate::config::value::{parse_nonzero_duration, parse_url};
 
 /// How many hooks a Source may have: each may run a process.
@@ -69,20 +68,12 @@ impl Hook {
             lines,
         }
     }
-
-    /// The secret of its requests, if it sends some.
-    pub(super) fn secret(&self) -> Option<&WebhookSecret> {
-        match &self.action {
-            HookAction::Webhook { secret, .. } => Some(secret),
-            HookAction::Command { .. } => None,
-        }
-    }
 }
 
 /// Reads the hooks of a Source.
 pub(super) fn read_hooks(source: &mut TableReader<'_, '_>) -> Vec<Hook> {
     let mut hooks: Vec<Hook> = Vec::new();
-    let (mut is_excess, mut has_nameless, mut is_reported) = (false, false, false);
+    let (mut has_nameless, mut is_reported) = (false, false);
     source.tables("hook", "source.hook", |number, mut section| {
         has_nameless |= !section.is_present("name");
         let Some(hook) = read_hook(&mut section, number) else {
@@ -91,17 +82,14 @@ pub(super) fn read_hooks(source: &mut TableReader<'_, '_>) -> Vec<Hook> {
         // The position in the feed belongs to the name: a number would be another hook's after the next change of the file.
         if has_nameless && !hooks.is_empty() && !is_reported {
             is_reported = true;
-            let text = "each of several hooks of a Source needs a `name`".to_owned();
-            section.reject_table("name", &FaultKind::BadHook(text));
+            reject!(section, "name", "bad-hook": "each of several hooks of a Source needs a `name`");
         }
-        if let Some(other) = hooks.iter().find(|other| other.name == hook.name) {
-            let text = format!("two hooks of the Source are named {:?}", other.name);
-            section.reject_table("name", &FaultKind::DuplicateName(text));
+        if hooks.iter().any(|other| other.name == hook.name) {
+            reject!(section, "name", "duplicate-name": "two hooks of the Source are named {:?}", hook.name);
         }
-        if hooks.len() == MOST_HOOKS && !is_excess {
-            is_excess = true;
-            let text = format!("a Source can have {MOST_HOOKS} hooks");
-            section.reject_table("name", &FaultKind::OutOfRange(text));
+        // The first that is too many; the others are counted on.
+        if hooks.len() == MOST_HOOKS {
+            reject!(section, "name", "out-of-range": "a Source can have {MOST_HOOKS} hooks");
         }
         hooks.push(hook);
     });
@@ -120,38 +108,35 @@ fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
     let (timeout, lines) = read_bounds(section);
     let command = section.optional_list("command", |text| {
         if text.contains('\0') {
-            Err(FaultKind::BadPath(text.to_owned()))
+            Err(bad_path(text))
         } else {
             Ok(text.to_owned())
         }
     });
-    let url = section.optional_text("url", Class::Url, "a URL", parse_hook_url);
-    let has_both = section.is_present("command") && section.is_present("url");
-    let action = match (command, url) {
-        _ if has_both => {
-            let text = "a hook has either `command` or `url`".to_owned();
-            section.reject("url", &FaultKind::BadHook(text));
+    let url = section.optional("url", Class::Url, text("a URL", parse_hook_url));
+    let action = match (section.is_present("command"), section.is_present("url")) {
+        (true, true) => {
+            reject!(section, "url", "bad-hook": "a hook has either `command` or `url`");
             None
         }
-        (Some(command), _) => {
-            let action = command_of(&command, section.file.folder);
-            action.map_err(|kind| section.reject("command", &kind)).ok()
+        (false, false) => {
+            reject!(section, "command", "bad-hook": "a hook needs `command` or `url`");
+            None
         }
-        (None, Some(url)) => {
+        (true, false) => {
+            let action = command_of(&command?, section.file.folder);
+            let reject = |reason| section.reject("command", reason);
+            action.map_err(reject).ok()
+        }
+        (false, true) => {
+            let url = url?;
             let secret = read_secret(section, "secret", LONGEST_SECRET, parse_secret);
             if !is_secret_given(section, "secret") {
-                let text = "a web hook needs `secret_file`, `secret_credential` or `secret`: its requests are signed";
-                section.reject_table("secret_file", &FaultKind::BadHook(text.to_owned()));
+                reject!(section, "secret_file", "bad-hook":
+                    "a web hook needs `secret_file`, `secret_credential` or `secret`: its requests are signed");
             }
             let secret = secret?.value;
             Some(HookAction::Webhook { url, secret })
-        }
-        (None, None) => {
-            if !section.is_present("command") && !section.is_present("url") {
-                let text = "a hook needs `command` or `url`".to_owned();
-                section.reject_table("command", &FaultKind::BadHook(text));
-            }
-            None
         }
     };
     Some(Hook {
@@ -163,35 +148,26 @@ fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
 }
 
 /// Parses a secret of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64.
-fn parse_secret(text: &str) -> Result<WebhookSecret, String> {
+fn parse_secret(text: &str) -> Parsed<WebhookSecret> {
     let encoded = text.strip_prefix(SECRET_PREFIX);
     let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
     let bytes = bytes.filter(|bytes| SECRET_BYTES.contains(&bytes.len()));
-    let bytes = bytes.ok_or("a secret is `whsec_` and 24 to 64 random bytes in base64")?;
-    Ok(WebhookSecret::new(text, bytes))
+    let bad = || reason!("bad-secret": "a secret is `whsec_` and 24 to 64 random bytes in base64");
+    Ok(WebhookSecret::new(text, bytes.ok_or_else(bad)?))
 }
 
-fn parse_hook_url(text: &str) -> Result<Url, FaultKind> {
+fn parse_hook_url(text: &str) -> Parsed<Url> {
     let url = parse_url(text)?;
-    if has_userinfo(&url) {
-        let text = "the requests are signed: the URL has neither a user name nor a password";
-        return Err(FaultKind::BadUrl(text.to_owned()));
-    }
+    ensure!(!has_userinfo(&url), "bad-url": "the requests are signed: the URL has neither a user name nor a password");
     Ok(url)
 }
 
 /// The program and its arguments. No shell interprets them, and nothing is searched for.
-fn command_of(command: &[String], folder: &Path) -> Result<HookAction, FaultKind> {
-    let Some((program, arguments)) = command.split_first() else {
-        let text = "a command begins with the path of a program".to_owned();
-        return Err(FaultKind::BadHook(text));
-    };
-    if !program.contains('/') {
-        let text = format!(
-            "{program:?} is no path: a program is not searched for, and no shell is used; write such as [\"/usr/bin/{program}\"]"
-        );
-        return Err(FaultKind::BadHook(text));
-    }
+fn command_of(command: &[String], folder: &Path) -> Parsed<HookAction> {
+    let missing = || reason!("bad-hook": "a command begins with the path of a program");
+    let (program, arguments) = command.split_first().ok_or_else(missing)?;
+    ensure!(program.contains('/'), "bad-hook":
+        "{program:?} is no path: a program is not searched for, and no shell is used; write such as [\"/usr/bin/{program}\"]");
     Ok(HookAction::Command {
         program: parse_path(program, folder)?,
         arguments: arguments.to_vec(),
@@ -213,7 +189,7 @@ mod tests {
         let long = format!("{SECRET_PREFIX}{}", STANDARD.encode([7; 65]));
         let plain = STANDARD.encode(bytes);
         for bad in ["", "whsec_", "whsec_?", &short, &long, &plain] {
-            let error = parse_secret(bad).unwrap_err();
+            let error = parse_secret(bad).unwrap_err().message;
             assert!(
                 error.contains("whsec_") && !error.contains(&plain),
                 "{error}"

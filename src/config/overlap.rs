@@ -3,70 +3,52 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::config::fault::FaultKind;
 use crate::config::file::FileReader;
 use crate::config::table_reader::Located;
 
 /// Names are unique.
-pub(super) fn check_names(faults: &mut FileReader<'_>, names: &[Located<String>]) {
+pub(super) fn check_names(file: &mut FileReader<'_>, names: &[Located<String>]) {
     for (index, name) in names.iter().enumerate() {
         if let Some(first) = names[..index].iter().find(|it| it.value == name.value) {
-            let text = format!("{:?} is used twice{}", name.value, reference(first));
-            faults.add(name.line, &name.key, &FaultKind::DuplicateName(text));
+            let line = reference(first);
+            reject!(file, name, "duplicate-name": "{:?} is used twice{line}", name.value);
         }
     }
 }
 
 /// Mirrors and `state_dir` do not contain each other: an audit removes files of a mirror that its Source does not have.
 pub(super) fn check_folders(
-    faults: &mut FileReader<'_>,
+    file: &mut FileReader<'_>,
     state_dir: &Located<PathBuf>,
     mirrors: &[Located<PathBuf>],
 ) {
     let state = resolve(&state_dir.value);
-    let folders: Vec<PathBuf> = mirrors.iter().map(|it| resolve(&it.value)).collect();
-    for (index, mirror) in mirrors.iter().enumerate() {
-        let folder = &folders[index];
-        let line = mirror.line;
+    let mirrors: Vec<_> = mirrors.iter().map(|it| (it, resolve(&it.value))).collect();
+    for (index, (mirror, folder)) in mirrors.iter().enumerate() {
+        let shown = mirror.value.display();
         if nested(folder, &state) {
-            let text = format!(
-                "{} and state_dir, {}, contain each other",
-                mirror.value.display(),
-                state_dir.value.display()
-            );
-            faults.add(line, &mirror.key, &FaultKind::MirrorInState(text));
+            let state = state_dir.value.display();
+            reject!(file, mirror, "mirror-in-state": "{shown} and state_dir, {state}, contain each other");
         }
-        let Some(other) = (0..index).find(|other| nested(folder, &folders[*other])) else {
+        let mut others = mirrors[..index].iter();
+        let Some((first, other)) = others.find(|(_, other)| nested(folder, other)) else {
             continue;
         };
-        let first = &mirrors[other];
-        let kind = if *folder == folders[other] {
-            let text = format!(
-                "{} is used twice{}",
-                mirror.value.display(),
-                reference(first)
-            );
-            FaultKind::DuplicateMirror(text)
+        let (line, first) = (reference(first), first.value.display());
+        let reason = if folder == other {
+            reason!("duplicate-mirror": "{shown} is used twice{line}")
+        } else if folder.starts_with(other) {
+            reason!("nested-mirror": "{shown} is inside {first}{line}")
         } else {
-            let (inner, outer) = if folder.starts_with(&folders[other]) {
-                (mirror, first)
-            } else {
-                (first, mirror)
-            };
-            FaultKind::NestedMirror(format!(
-                "{} is inside {}{}",
-                inner.value.display(),
-                outer.value.display(),
-                reference(first)
-            ))
+            reason!("nested-mirror": "{first} is inside {shown}{line}")
         };
-        faults.add(line, &mirror.key, &kind);
+        file.reject(mirror, reason);
     }
 }
 
 /// The two listeners have different addresses.
 pub(super) fn check_listeners(
-    faults: &mut FileReader<'_>,
+    file: &mut FileReader<'_>,
     callback: &Located<SocketAddr>,
     status: &Located<SocketAddr>,
 ) {
@@ -79,8 +61,7 @@ pub(super) fn check_listeners(
         } else {
             callback
         };
-        let text = format!("callback.listen, {one}, and status.listen, {other}, conflict");
-        faults.add(at.line, &at.key, &FaultKind::SameListener(text));
+        reject!(file, at, "same-listener": "callback.listen, {one}, and status.listen, {other}, conflict");
     }
 }
 
@@ -101,10 +82,8 @@ fn nested(one: &Path, other: &Path) -> bool {
 }
 
 fn reference<T>(first: &Located<T>) -> String {
-    match first.line {
-        Some(line) => format!(", see line {line}"),
-        None => String::new(),
-    }
+    let line = first.line.map(|line| format!(", see line {line}"));
+    line.unwrap_or_default()
 }
 
 /// Resolves `..` and the symbolic links that exist.

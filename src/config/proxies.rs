@@ -8,53 +8,56 @@ use resyncd_fetch::{Proxies, ProxyException};
 use url::Url;
 
 use super::environment::Environment;
-use super::fault::FaultKind;
-use super::table_reader::{Class, TableReader};
-use super::value::parse_host;
+use super::fault::{Parsed, Reason};
+use super::table_reader::{Class, TableReader, text};
+use super::value::{bad_host, parse_host};
 
-/// Reads `proxy` and `no_proxy`.
-pub(super) fn read_proxies(section: &mut TableReader<'_, '_>) -> Proxies {
-    let proxy = section.text("proxy", Class::Url, "a URL", |text| match text {
-        "" | "off" => Ok(None),
-        proxy => parse_proxy(proxy).map(Some),
-    });
-    let exceptions = section.list("no_proxy", parse_exception);
-    if let Some(proxy) = proxy {
-        return Proxies {
-            http: Some(proxy.clone()),
-            https: Some(proxy),
-            exceptions,
-            is_of_file: true,
+impl TableReader<'_, '_> {
+    /// Reads the proxy that a key names, and `no_proxy`.
+    pub(super) fn proxies(&mut self, key: &str) -> Proxies {
+        let parse = |text: &str| match text {
+            "" | "off" => Ok(None),
+            proxy => parse_proxy(proxy).map(Some),
         };
+        let proxy = self.value(key, Class::Url, text("a URL", parse));
+        let exceptions = self.list("no_proxy", parse_exception);
+        if let Some(proxy) = proxy {
+            return Proxies {
+                http: Some(proxy.clone()),
+                https: Some(proxy),
+                exceptions,
+                is_of_file: true,
+            };
+        }
+        if self.has_text(key, "off") {
+            return Proxies::default();
+        }
+        let found = proxies_of_environment(self.file.environment, exceptions);
+        found.unwrap_or_else(|reason| {
+            self.file.add(None, "http.proxy", reason);
+            Proxies::default()
+        })
     }
-    if section.has_text("proxy", "off") {
-        return Proxies::default();
-    }
-    let found = proxies_of_environment(section.file.environment, exceptions);
-    found.unwrap_or_else(|kind| {
-        section.file.add(None, "http.proxy", &kind);
-        Proxies::default()
-    })
 }
 
 /// The proxies of the environment. A variable of a scheme takes precedence over `ALL_PROXY`, upper case over lower case.
-pub(super) fn proxies_of_environment(
+fn proxies_of_environment(
     environment: &Environment,
     mut exceptions: Vec<ProxyException>,
-) -> Result<Proxies, FaultKind> {
+) -> Parsed<Proxies> {
     let find = |name: &str| variable(environment, name);
-    let proxy = |name: &str| match find(name).or_else(|| find("ALL_PROXY")) {
-        Some((text, name)) => parse_proxy(&text).map(Some).map_err(|kind| {
-            FaultKind::BadUrl(format!(
-                "{name} of the environment: {kind}; set `proxy` in [http], or `proxy = \"off\"`"
-            ))
-        }),
-        None => Ok(None),
+    let proxy = |name: &str| {
+        let Some((text, name)) = find(name).or_else(|| find("ALL_PROXY")) else {
+            return Ok(None);
+        };
+        let hint = "set `proxy` in [http], or `proxy = \"off\"`";
+        let bad = |reason: Reason| reason!("bad-url": "{name} of the environment: {}; {hint}", reason.message);
+        parse_proxy(&text).map(Some).map_err(bad)
     };
     let (http, https) = (proxy("HTTP_PROXY")?, proxy("HTTPS_PROXY")?);
     // What is no host is none that is requested; the doubts of the configuration name it.
     let listed = listed_exceptions(environment).into_iter();
-    exceptions.extend(listed.filter_map(|text| parse_exception(&text).ok()));
+    exceptions.extend(listed.filter_map(|(_, parsed)| parsed.ok()));
     Ok(Proxies {
         http,
         https,
@@ -70,43 +73,36 @@ fn variable(environment: &Environment, name: &str) -> Option<(String, String)> {
     found.find_map(|name| Some((environment.get(&name)?, name)))
 }
 
-/// The entries of `NO_PROXY`.
-fn listed_exceptions(environment: &Environment) -> Vec<String> {
+/// The entries of `NO_PROXY`, and what each is parsed to.
+pub(super) fn listed_exceptions(
+    environment: &Environment,
+) -> Vec<(String, Parsed<ProxyException>)> {
     let listed = variable(environment, "NO_PROXY").map(|(text, _)| text);
     let listed = listed.unwrap_or_default();
     let entries = listed.split([',', ' ']).filter(|text| !text.is_empty());
-    entries.map(str::to_owned).collect()
-}
-
-/// The entries of `NO_PROXY` that are ignored.
-pub(super) fn unusable_exceptions(environment: &Environment) -> Vec<String> {
-    let mut listed = listed_exceptions(environment);
-    listed.retain(|text| parse_exception(text).is_err());
-    listed
+    let entries = entries.map(|text| (text.to_owned(), parse_exception(text)));
+    entries.collect()
 }
 
 /// Parses the URL of a proxy. Without a scheme it is http.
-pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
+pub(super) fn parse_proxy(text: &str) -> Parsed<Url> {
     let complete = if text.contains("://") {
         text.to_owned()
     } else {
         format!("http://{text}")
     };
-    let bad = |why: &str| FaultKind::BadUrl(format!("{:?} {why}", hide_userinfo(&complete)));
-    let url = parse_uri(&complete)
-        .map_err(|_| bad("is not the URL of a proxy, such as http://proxy.example.net:3128"))?;
-    if url.scheme() != "http" {
-        return Err(bad("is not an HTTP proxy: only http:// can be used"));
-    }
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        return Err(bad("has a path: a proxy has none"));
-    }
+    let shown = hide_userinfo(&complete);
+    let bad = |_| reason!("bad-url": "{shown:?} is not the URL of a proxy, such as http://proxy.example.net:3128");
+    let url = parse_uri(&complete).map_err(bad)?;
+    ensure!(url.scheme() == "http", "bad-url": "{shown:?} is not an HTTP proxy: only http:// can be used");
+    let has_path = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
+    ensure!(!has_path, "bad-url": "{shown:?} has a path: a proxy has none");
     Ok(url)
 }
 
 /// Parses what is requested directly: `*`, a name, an address or a network, such as `10.0.0.0/8`.
-pub(super) fn parse_exception(text: &str) -> Result<ProxyException, FaultKind> {
-    let bad = || FaultKind::BadHost(hide_userinfo(text).into_owned());
+pub(super) fn parse_exception(text: &str) -> Parsed<ProxyException> {
+    let bad = || bad_host(text);
     let text = text.trim();
     if text == "*" {
         return Ok(ProxyException::Everything);
@@ -177,7 +173,7 @@ mod tests {
         ] {
             let environment = Environment::of(&[("HTTPS_PROXY", bad)]);
             let fault = proxies_of_environment(&environment, Vec::new()).unwrap_err();
-            assert!(fault.to_string().contains("HTTPS_PROXY"), "{fault}");
+            assert!(fault.message.contains("HTTPS_PROXY"), "{fault:?}");
         }
     }
 
@@ -236,9 +232,9 @@ mod tests {
         let redaction = proxies.added_to(Redaction::default());
         assert_eq!(redaction.redact("sent s3cr@t"), "sent [redacted]");
         let fault = parse_proxy("ftp://me:s3cr%40t@p.example").unwrap_err();
-        assert!(!fault.to_string().contains("s3cr"), "{fault}");
+        assert!(!fault.message.contains("s3cr"), "{fault:?}");
         let fault = parse_exception("http://me:s3cr@p.example/").unwrap_err();
-        assert!(!fault.to_string().contains("s3cr"), "{fault}");
+        assert!(!fault.message.contains("s3cr"), "{fault:?}");
         // A token in place of the user name.
         let proxies = at(parse_proxy("http://t0ken@p.example").unwrap());
         let redaction = proxies.added_to(Redaction::default());

@@ -9,67 +9,58 @@ use url::Url;
 
 use super::{Baseline, CallbackProtocols, Filter, Signatures, Source};
 use crate::config::auth::read_auth;
-use crate::config::fault::FaultKind;
+use crate::config::fault::Parsed;
 use crate::config::hook::read_hooks;
-use crate::config::table_reader::{Class, Located, TableReader};
+use crate::config::overlap::{check_folders, check_names};
+use crate::config::table_reader::{Class, Located, TableReader, flag, text};
 use crate::config::value::{
     parse_bandwidth, parse_duration, parse_host, parse_lease, parse_nonzero_duration, parse_url,
 };
 
-/// The Sources of a file, as far as they are valid.
-#[derive(Default)]
-pub(super) struct Sources {
-    /// Valid only if no fault was found.
-    pub(super) sources: Vec<Source>,
-    pub(super) names: Vec<Located<String>>,
-    pub(super) mirrors: Vec<Located<PathBuf>>,
-}
-
-/// Reads all Sources.
-pub(super) fn read_sources(document: &mut TableReader<'_, '_>) -> Sources {
-    let mut read = Sources::default();
+/// Reads all Sources. They are valid only if no fault was found.
+pub(super) fn read_sources(
+    document: &mut TableReader<'_, '_>,
+    state_dir: &Located<PathBuf>,
+) -> Vec<Source> {
+    let (mut sources, mut names, mut mirrors) = (Vec::new(), Vec::new(), Vec::new());
     let number = document.tables("source", "source", |_, mut section| {
-        read_source(&mut section, &mut read);
+        let source = read_source(&mut section);
+        names.extend(section.valid("name", &source.name));
+        mirrors.extend(section.valid("mirror", &source.mirror));
+        // The folder of versions is one of a mirror: nothing else may be in it, and it is in no other.
+        let versions = source.versions.as_ref();
+        mirrors.extend(versions.and_then(|versions| section.valid("versions", versions)));
+        sources.push(source);
     });
     if number == 0 {
-        document.reject_table("source", &FaultKind::NoSource);
+        reject!(document, "source", "no-source": "no [[source]] is configured");
     }
-    read
+    check_names(document.file, &names);
+    check_folders(document.file, state_dir, &mirrors);
+    sources
 }
 
-fn read_source(section: &mut TableReader<'_, '_>, read: &mut Sources) {
+fn read_source(section: &mut TableReader<'_, '_>) -> Source {
     let mut source = parse_source(section);
     if let Some(auth) = read_auth(&mut section.table("auth"), &source) {
         source.credentials.set_auth(auth);
     }
     source.hooks = read_hooks(section);
-    // The names and folders of several Sources are compared. That of versions is one of a mirror: nothing else may be in it, and it is
-    // in no other.
-    if section.is_set("name") {
-        read.names
-            .push(section.located("name", source.name.clone()));
-    }
-    if section.is_set("mirror") {
-        read.mirrors
-            .push(section.located("mirror", source.mirror.clone()));
-    }
-    if let Some(versions) = &source.versions {
-        read.mirrors
-            .push(section.located("versions", versions.clone()));
-    }
-    read.sources.push(source);
+    source
 }
 
 /// Reads the keys of a Source, without its tables. What is required and missing is a fault; the other keys are
 /// still checked.
 pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
     for key in ["name", "url", "mirror"] {
-        section.require(key);
+        if !section.is_present(key) {
+            reject!(section, key, "missing-key": "required key is missing");
+        }
     }
     let mut credentials = Credentials::default();
-    let url = section.optional_text("url", Class::PublicUrl, "a URL", parse_url);
+    let url = section.optional("url", Class::PublicUrl, text("a URL", parse_url));
     let url = url.unwrap_or_else(placeholder_url);
-    let hub = section.text("hub", Class::PublicUrl, "a URL", parse_hub);
+    let hub = section.value("hub", Class::PublicUrl, text("a URL", parse_hub));
     let sets = section.list("sets", parse_url);
     Source {
         name: section.label("name").unwrap_or_default(),
@@ -85,8 +76,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         poll_interval: section.duration("poll_interval", parse_nonzero_duration),
         reorder_window: section.duration("reorder_window", parse_duration),
         pace: PaceLimits {
-            requests_per_second: Some(section.decimal("requests_per_second", 0.0..=1000.0))
-                .filter(|requests| *requests > 0.0),
+            requests_per_second: section.decimal_or_none("requests_per_second", 0.0..=1000.0),
             connections_per_host: section.number_or_none("connections_per_host", 0..=256),
             bandwidth: section.size_or_none("bandwidth", parse_bandwidth),
         },
@@ -101,7 +91,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         delete: section.flag("delete"),
         max_delete: section.share("max_delete"),
         signatures: section.choice("signatures", &SIGNATURES),
-        trust_hub: section.optional_flag("trust_hub"),
+        trust_hub: section.optional("trust_hub", Class::Any, flag),
         callback_protocols: CallbackProtocols::new(section.list("callback_protocols", read_uri)),
         hosts: section.list("hosts", parse_host),
         filter: read_filter(section),
@@ -129,7 +119,7 @@ fn read_filter(section: &mut TableReader<'_, '_>) -> Filter {
             } else {
                 "include"
             };
-            section.reject(key, &FaultKind::BadGlob(error.to_string()));
+            reject!(section, key, "bad-glob": "{error}");
             Filter::everything()
         }
     }
@@ -143,7 +133,7 @@ const BASELINES: [(&str, Baseline); 3] = [
 const SIGNATURES: [(&str, Signatures); 2] =
     [("required", Signatures::Required), ("off", Signatures::Off)];
 
-fn parse_hub(text: &str) -> Result<Option<Url>, FaultKind> {
+fn parse_hub(text: &str) -> Parsed<Option<Url>> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -154,26 +144,24 @@ fn hub_at(url: Url) -> HubUri {
     HubUri::try_from(url).expect("parse_url accepts http and https only")
 }
 
-fn parse_glob(text: &str) -> Result<String, FaultKind> {
+fn parse_glob(text: &str) -> Parsed<String> {
     match Filter::matching(&[text], &[]) {
         Ok(_) if !text.is_empty() => Ok(text.to_owned()),
-        Ok(_) => Err(FaultKind::BadGlob(
-            "an empty pattern matches nothing".to_owned(),
-        )),
-        Err(error) => Err(FaultKind::BadGlob(error.to_string())),
+        Ok(_) => Err(reason!("bad-glob": "an empty pattern matches nothing")),
+        Err(error) => Err(reason!("bad-glob": "{error}")),
     }
 }
 
-fn parse_media_range(text: &str) -> Result<MediaRange, FaultKind> {
-    MediaRange::parse(text).ok_or_else(|| FaultKind::BadMediaType(text.to_owned()))
+fn parse_media_range(text: &str) -> Parsed<MediaRange> {
+    let bad = || reason!("bad-media-type": "{text:?} is not a media type, such as \"application/pdf\" or \"text/*\"");
+    MediaRange::parse(text).ok_or_else(bad)
 }
 
 /// A URI of any scheme: it is compared, and not requested.
-fn read_uri(text: &str) -> Result<String, FaultKind> {
+fn read_uri(text: &str) -> Parsed<String> {
     let parsed = parse_uri(text.trim());
-    parsed.map(String::from).map_err(|error| {
-        FaultKind::BadUrl(format!("{:?} is not a URI: {error}", hide_userinfo(text)))
-    })
+    let bad = |error| reason!("bad-url": "{:?} is not a URI: {error}", hide_userinfo(text));
+    parsed.map(String::from).map_err(bad)
 }
 
 fn placeholder_url() -> Url {

@@ -4,21 +4,11 @@
 
 use toml::de::{DeTable, Error};
 
-use crate::config::fault::{FaultKind, line_at};
+use crate::config::fault::{Reason, line_at};
+use crate::config::table_reader::Located;
 
-/// The first place where a text is not TOML.
-#[derive(Debug)]
-pub(super) struct SyntaxFault {
-    /// The line, counted from 1.
-    pub(super) line: usize,
-    /// The key or table that begins on the line; empty if none does.
-    pub(super) key: String,
-    /// What is wrong there.
-    pub(super) kind: FaultKind,
-}
-
-/// Parses a text as TOML.
-pub(super) fn parse_toml(text: &str) -> Result<DeTable<'_>, SyntaxFault> {
+/// Parses a text as TOML, or finds the first place where it is none, with the key or table that begins on that line.
+pub(super) fn parse_toml(text: &str) -> Result<DeTable<'_>, Located<Reason>> {
     match DeTable::parse(text) {
         Ok(document) => Ok(document.into_inner()),
         Err(error) => Err(syntax_fault(text, &error)),
@@ -31,24 +21,25 @@ pub fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn syntax_fault(text: &str, error: &Error) -> SyntaxFault {
+fn syntax_fault(text: &str, error: &Error) -> Located<Reason> {
     let offset = error.span().map_or(0, |span| span.start);
     // An error at the end of the text lies behind its last line break.
     let end = text.trim_end().len();
-    let line = line_at(text, offset.min(end));
+    let line = line_at(text.as_bytes(), offset.min(end));
     let found = text.lines().nth(line - 1).unwrap_or_default().trim();
-    let kind = match error.message() {
+    let reason = match error.message() {
         // The usual slip in a second `[[source]]`.
         "duplicate key" if is_header_of_source(found) => {
-            FaultKind::WrongType("[[source]]".to_owned(), "[source]")
+            let single = "[source]";
+            reason!("wrong-type": "expected [[source]], found {single}")
         }
-        "duplicate key" => FaultKind::DuplicateKey,
-        message => FaultKind::Syntax(message.to_owned()),
+        "duplicate key" => reason!("duplicate-key": "defined twice"),
+        message => reason!("syntax": "{message}"),
     };
-    SyntaxFault {
-        line,
+    Located {
+        value: reason,
+        line: Some(line),
         key: key_on(text, line),
-        kind,
     }
 }
 
@@ -101,7 +92,7 @@ mod tests {
 
     fn check(text: &str, expected: (usize, &str, &str)) {
         let fault = parse_toml(text).unwrap_err();
-        let found = (fault.line, fault.key.as_str(), fault.kind.code());
+        let found = (fault.line.unwrap(), fault.key.as_str(), fault.value.code);
         assert_eq!(found, expected, "{text}\n{fault:?}");
     }
 
@@ -149,7 +140,7 @@ mod tests {
             text in "([a-c\\[\\]{}=\"'#., \n\r\t0-9\\\\é]{0,3}|\"\"\"|\\[\\[source\\]\\]\n){0,40}",
         ) {
             if let Err(fault) = parse_toml(&text) {
-                prop_assert!((1..=text.split('\n').count()).contains(&fault.line));
+                prop_assert!((1..=text.split('\n').count()).contains(&fault.line.unwrap()));
             }
         }
     }

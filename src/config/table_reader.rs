@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use crate::config::fault::FaultKind;
+use crate::config::fault::{Parsed, Reason};
 use crate::config::file::{FileReader, examine_here};
 use crate::config::keys;
 use crate::config::value::{self, parse_address, parse_duration_or_never, parse_name, parse_share};
@@ -48,7 +48,7 @@ const SHARE: Class = Class::Pattern("^[0-9.]+%$");
 const NAME: Class = Class::Pattern("^[a-z0-9-]+$");
 
 /// A value with its place in the file, for faults that are found later.
-#[derive(Clone)]
+#[derive(Debug)]
 pub(super) struct Located<T> {
     pub(super) value: T,
     /// The line, from 1; `None` if the value is the default.
@@ -77,9 +77,8 @@ impl<'s, 'f> TableReader<'s, 'f> {
         table: Option<&'f DeTable<'f>>,
         line: Option<usize>,
     ) -> Self {
-        if let Some(table) = table {
-            file.tables.push((kind, label.clone(), table));
-        }
+        let found = table.map(|table| (kind, label.clone(), table));
+        file.tables.extend(found);
         let mut section = Self {
             file,
             kind,
@@ -93,91 +92,84 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
     /// Reads a table that is absent: every key has its default.
     pub(super) fn absent<T>(kind: &'static str, read: fn(&mut TableReader<'_, '_>) -> T) -> T {
-        examine_here("", |file, _, _| {
+        examine_here("", |file, _| {
             read(&mut TableReader::new(file, kind, String::new(), None, None))
         })
     }
 
-    /// Parses a string, if it is there; `expected` describes it in the fault of a value of another type.
-    pub(super) fn optional_text<T>(
+    /// What a value is parsed to, if it is there.
+    pub(super) fn optional<T>(
         &mut self,
         key: &str,
         class: Class,
-        expected: &str,
-        parse: impl Fn(&str) -> Result<T, FaultKind>,
+        parse: impl Fn(&DeValue<'_>) -> Parsed<T>,
     ) -> Option<T> {
-        self.value(key, class, |value| text_of(value, expected, &parse))
+        self.classify(key, class);
+        let value = self.get(key)?;
+        self.accept(key, value.span(), parse(value.get_ref()))
     }
 
-    /// Parses a string.
-    pub(super) fn text<T>(
+    /// What a value is parsed to, or else its default.
+    pub(super) fn value<T>(
         &mut self,
         key: &str,
         class: Class,
-        expected: &str,
-        parse: impl Fn(&str) -> Result<T, FaultKind>,
+        parse: impl Fn(&DeValue<'_>) -> Parsed<T>,
     ) -> T {
-        self.or_default(key, class, |value| text_of(value, expected, &parse))
-    }
-
-    /// Adds a fault if a key is absent.
-    pub(super) fn require(&mut self, key: &str) {
-        if !self.is_present(key) {
-            self.reject_table(key, &FaultKind::MissingKey);
-        }
+        self.optional(key, class, &parse).unwrap_or_else(|| {
+            let example = keys::key(self.kind, key).example_value();
+            parse(example.get_ref()).expect("the values of the example are valid")
+        })
     }
 
     /// A duration.
-    pub(super) fn duration(
-        &mut self,
-        key: &str,
-        parse: fn(&str) -> Result<Duration, FaultKind>,
-    ) -> Duration {
+    pub(super) fn duration(&mut self, key: &str, parse: fn(&str) -> Parsed<Duration>) -> Duration {
         let expected = match self.kind {
             "source.hook" => "a duration such as \"60s\"",
             _ => A_DURATION,
         };
-        self.text(key, DURATION, expected, parse)
+        self.value(key, DURATION, text(expected, parse))
     }
 
     /// A duration; `None`: never.
     pub(super) fn duration_or_never(&mut self, key: &str) -> Option<Duration> {
-        let duration = self.text(key, DURATION_OR_NEVER, A_DURATION, parse_duration_or_never);
-        Some(duration).filter(|duration| !duration.is_zero())
+        let parse = text(A_DURATION, parse_duration_or_never);
+        unless_zero(self.value(key, DURATION_OR_NEVER, parse))
     }
 
     /// A size.
-    pub(super) fn size<T>(&mut self, key: &str, parse: fn(&str) -> Result<T, FaultKind>) -> T {
+    pub(super) fn size<T>(&mut self, key: &str, parse: fn(&str) -> Parsed<T>) -> T {
         let expected = match self.kind {
             "source" => "a size such as \"2MiB\"",
             _ => "a size such as \"64MiB\"",
         };
-        self.text(key, SIZE, expected, parse)
+        self.value(key, SIZE, text(expected, parse))
     }
 
     /// A size; `None`: no limit.
     pub(super) fn size_or_none(
         &mut self,
         key: &str,
-        parse: fn(&str) -> Result<u64, FaultKind>,
+        parse: fn(&str) -> Parsed<u64>,
     ) -> Option<u64> {
-        Some(self.size(key, parse)).filter(|size| *size > 0)
+        unless_zero(self.size(key, parse))
     }
 
     /// A share, 0 to 1.
     pub(super) fn share(&mut self, key: &str) -> f64 {
-        self.text(key, SHARE, "a percentage such as \"10%\"", parse_share)
+        let parse = text("a percentage such as \"10%\"", parse_share);
+        self.value(key, SHARE, parse)
     }
 
     /// A label, if it is there.
     pub(super) fn label(&mut self, key: &str) -> Option<String> {
-        self.optional_text(key, NAME, "a name", parse_name)
+        self.optional(key, NAME, text("a name", parse_name))
     }
 
     /// The address of a listener.
     pub(super) fn address(&mut self, key: &str) -> SocketAddr {
         let expected = "an address such as \"127.0.0.1:8461\"";
-        self.text(key, Class::Any, expected, parse_address)
+        self.value(key, Class::Any, text(expected, parse_address))
     }
 
     /// One of several texts.
@@ -188,22 +180,17 @@ impl<'s, 'f> TableReader<'s, 'f> {
         if let Some(last) = expected.rfind(", ") {
             expected.replace_range(last..last + 1, " or");
         }
-        self.text(key, Class::Choice(names), &expected, |text| {
+        let parse = |text: &str| {
             let found = choices.iter().find(|(name, _)| *name == text);
-            found
-                .map(|(_, value)| *value)
-                .ok_or_else(|| FaultKind::BadChoice(text.to_owned(), expected.clone()))
-        })
+            let found = found.map(|(_, value)| *value);
+            found.ok_or_else(|| reason!("bad-choice": "{text:?} is not one of {expected}"))
+        };
+        self.value(key, Class::Choice(names), self::text(&expected, parse))
     }
 
     /// A boolean.
     pub(super) fn flag(&mut self, key: &str) -> bool {
-        self.or_default(key, Class::Any, flag_of)
-    }
-
-    /// A boolean, if it is there.
-    pub(super) fn optional_flag(&mut self, key: &str) -> Option<bool> {
-        self.value(key, Class::Any, flag_of)
+        self.value(key, Class::Any, flag)
     }
 
     /// An integer in a range.
@@ -212,7 +199,7 @@ impl<'s, 'f> TableReader<'s, 'f> {
         key: &str,
         range: RangeInclusive<usize>,
     ) -> N {
-        self.or_default(key, Class::Any, |value| {
+        self.value(key, Class::Any, |value| {
             let number = value.as_integer();
             let number = number.ok_or_else(|| wrong_type("an integer", value))?;
             let number = usize::from_str_radix(number.as_str(), number.radix());
@@ -226,27 +213,23 @@ impl<'s, 'f> TableReader<'s, 'f> {
         key: &str,
         range: RangeInclusive<usize>,
     ) -> Option<N> {
-        Some(self.number(key, range)).filter(|number| *number != N::default())
+        unless_zero(self.number(key, range))
     }
 
-    /// A number in a range, with or without decimals.
-    pub(super) fn decimal(&mut self, key: &str, range: RangeInclusive<f64>) -> f64 {
-        self.or_default(key, Class::Decimal, |value| {
+    /// A number from 0, with or without decimals; `None`: 0, for no limit.
+    pub(super) fn decimal_or_none(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        unless_zero(self.value(key, Class::Decimal, |value| {
             let number = match value {
                 DeValue::Float(number) => number.as_str(),
                 DeValue::Integer(number) => number.as_str(),
                 other => return Err(wrong_type("a number", other)),
             };
             value::within(&range, number.parse().ok())
-        })
+        }))
     }
 
     /// A list of strings; those that cannot be parsed become faults.
-    pub(super) fn list<T>(
-        &mut self,
-        key: &str,
-        parse: impl Fn(&str) -> Result<T, FaultKind>,
-    ) -> Vec<T> {
+    pub(super) fn list<T>(&mut self, key: &str, parse: impl Fn(&str) -> Parsed<T>) -> Vec<T> {
         self.optional_list(key, parse).unwrap_or_default()
     }
 
@@ -254,22 +237,21 @@ impl<'s, 'f> TableReader<'s, 'f> {
     pub(super) fn optional_list<T>(
         &mut self,
         key: &str,
-        parse: impl Fn(&str) -> Result<T, FaultKind>,
+        parse: impl Fn(&str) -> Parsed<T>,
     ) -> Option<Vec<T>> {
         const EXPECTED: &str = "a list of strings, such as [\"a\", \"b\"]";
         self.classify(key, Class::Any);
-        let array = self.array(key, EXPECTED)?.iter();
-        let parsed = array.map(|item| (item.span(), text_of(item.get_ref(), EXPECTED, &parse)));
-        let accepted = parsed.filter_map(|(span, parsed)| self.accept(key, span, parsed));
-        Some(accepted.collect())
+        let parse = text(EXPECTED, parse);
+        let items = self.array(key, EXPECTED)?.iter();
+        let parsed = items.filter_map(|it| self.accept(key, it.span(), parse(it.get_ref())));
+        Some(parsed.collect())
     }
 
     /// The path of a folder.
     pub(super) fn folder(&mut self, key: &str) -> PathBuf {
         let folder = self.file.folder;
-        self.text(key, Class::Folder, "a path", |text| {
-            parse_path(text, folder)
-        })
+        let parse = text("a path", |text| parse_path(text, folder));
+        self.value(key, Class::Folder, parse)
     }
 
     /// What a path stands for; the default of an empty one.
@@ -277,13 +259,14 @@ impl<'s, 'f> TableReader<'s, 'f> {
         &mut self,
         key: &str,
         class: Class,
-        read: fn(&Path) -> Result<T, FaultKind>,
+        read: fn(&Path) -> Parsed<T>,
     ) -> T {
         let folder = self.file.folder;
-        self.text(key, class, "a path", |text| match text {
+        let parse = |text: &str| match text {
             "" => Ok(T::default()),
             path => read(&parse_path(path, folder)?),
-        })
+        };
+        self.value(key, class, text("a path", parse))
     }
 
     /// A table in this one, perhaps absent.
@@ -294,7 +277,8 @@ impl<'s, 'f> TableReader<'s, 'f> {
         };
         let value = self.get(key);
         let line = value.map(|value| self.file.line(value.span()));
-        let table = value.and_then(|value| self.table_of(key, expected, value));
+        let table =
+            value.and_then(|value| self.nested(key, expected, value, value.get_ref().as_table()));
         let label = self.name(key);
         TableReader::new(self.file, kind, label, table, line)
     }
@@ -316,47 +300,39 @@ impl<'s, 'f> TableReader<'s, 'f> {
         };
         for (number, item) in (1..).zip(&items) {
             let numbered = format!("{key}[#{number}]");
-            let name = item
-                .get_ref()
-                .get("name")
-                .and_then(|name| name.get_ref().as_str());
-            let label = match name.filter(|name| kind == "source" && !name.is_empty()) {
-                Some(name) => format!("{key}[{name}]"),
-                None => self.name(&numbered),
+            let mut table = item.get_ref().as_table();
+            if array.is_some() {
+                table = self.nested(&numbered, &expected, item, table);
+            }
+            let Some(table) = table else { continue };
+            let name = table.get("name").and_then(|it| it.get_ref().as_str());
+            let label = match name {
+                Some(name) if kind == "source" && !name.is_empty() => format!("{key}[{name}]"),
+                _ => self.name(&numbered),
             };
             let line = Some(self.file.line(item.span()));
-            let table = match array {
-                Some(_) => self.table_of(&numbered, &expected, item),
-                None => item.get_ref().as_table(),
-            };
-            if table.is_some() {
-                read(
-                    number,
-                    TableReader::new(self.file, kind, label, table, line),
-                );
-            }
+            let section = TableReader::new(self.file, kind, label, Some(table), line);
+            read(number, section);
         }
         items.len()
-    }
-
-    /// The value of a key as a table, or a fault.
-    fn table_of(
-        &mut self,
-        key: &str,
-        expected: &str,
-        value: &'f Spanned<DeValue<'f>>,
-    ) -> Option<&'f DeTable<'f>> {
-        let table = value.get_ref().as_table();
-        let table = table.ok_or_else(|| wrong_type(expected, value.get_ref()));
-        self.accept(key, value.span(), table)
     }
 
     /// The value of a key as a list, or a fault.
     fn array(&mut self, key: &str, expected: &str) -> Option<&'f DeArray<'f>> {
         let value = self.get(key)?;
-        let array = value.get_ref().as_array();
-        let array = array.ok_or_else(|| wrong_type(expected, value.get_ref()));
-        self.accept(key, value.span(), array)
+        self.nested(key, expected, value, value.get_ref().as_array())
+    }
+
+    /// The table or the list that a value is, or a fault.
+    fn nested<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        value: &Spanned<DeValue<'_>>,
+        found: Option<T>,
+    ) -> Option<T> {
+        let found = found.ok_or_else(|| wrong_type(expected, value.get_ref()));
+        self.accept(key, value.span(), found)
     }
 
     /// Whether a key is there.
@@ -364,22 +340,15 @@ impl<'s, 'f> TableReader<'s, 'f> {
         self.get(key).is_some()
     }
 
-    /// Adds a fault of the table, at its key if that is there.
-    pub(super) fn reject_table(&mut self, key: &str, kind: &FaultKind) {
+    /// Adds a fault at a key, or at the table if that is not there.
+    pub(super) fn reject(&mut self, key: &str, reason: Reason) {
         let line = self.located(key, ()).line.or(self.line);
-        self.file.add(line, &self.name(key), kind);
+        self.file.add(line, &self.name(key), reason);
     }
 
     /// Whether a key is there, with anything but an empty text.
     pub(super) fn is_given(&self, key: &str) -> bool {
         self.is_present(key) && !self.has_text(key, "")
-    }
-
-    /// Adds a fault of a value that is valid by itself.
-    pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
-        if self.is_present(key) {
-            self.reject_table(key, kind);
-        }
     }
 
     /// The value with the place of its key.
@@ -411,56 +380,30 @@ impl<'s, 'f> TableReader<'s, 'f> {
         place.line.is_some_and(|line| !has_fault(line))
     }
 
+    /// The value of a key with its place, if it is there and valid.
+    pub(super) fn valid<T: Clone>(&self, key: &str, value: &T) -> Option<Located<T>> {
+        self.is_set(key).then(|| self.located(key, value.clone()))
+    }
+
     fn get(&self, key: &str) -> Option<&'f Spanned<DeValue<'f>>> {
         self.table?.get(key)
     }
 
     /// What was parsed, or a fault.
-    fn accept<T>(
-        &mut self,
-        key: &str,
-        span: Range<usize>,
-        parsed: Result<T, FaultKind>,
-    ) -> Option<T> {
+    fn accept<T>(&mut self, key: &str, span: Range<usize>, parsed: Parsed<T>) -> Option<T> {
         let name = self.name(key);
-        let add = |kind| self.file.add_at(span, &name, &kind);
+        let add = |reason| self.file.add_at(span, &name, reason);
         parsed.map_err(add).ok()
-    }
-
-    /// Parses a value, if it is there.
-    fn value<T>(
-        &mut self,
-        key: &str,
-        class: Class,
-        parse: impl Fn(&DeValue<'_>) -> Result<T, FaultKind>,
-    ) -> Option<T> {
-        self.classify(key, class);
-        let value = self.get(key)?;
-        self.accept(key, value.span(), parse(value.get_ref()))
-    }
-
-    /// Parses a value, or else the default.
-    fn or_default<T>(
-        &mut self,
-        key: &str,
-        class: Class,
-        parse: impl Fn(&DeValue<'_>) -> Result<T, FaultKind>,
-    ) -> T {
-        self.value(key, class, &parse).unwrap_or_else(|| {
-            let example = keys::key(self.kind, key).example_value();
-            parse(example.get_ref()).expect("the values of the example are valid")
-        })
     }
 
     fn reject_unknown_keys(&mut self) {
         let known = keys::names_of(self.kind);
         for (key, value) in self.table.into_iter().flatten() {
-            if known.contains(&key.get_ref().as_ref()) {
-                continue;
+            let (span, key) = (key.span(), key.get_ref().as_ref());
+            if !known.contains(&key) {
+                let reason = unknown_key(self.kind, key, value.get_ref());
+                self.file.add_at(span, &self.name(key), reason);
             }
-            let kind = unknown_key(self.kind, key.get_ref(), value.get_ref());
-            let name = self.name(key.get_ref());
-            self.file.add_at(key.span(), &name, &kind);
         }
     }
 
@@ -471,29 +414,34 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
 /// The key with its prefix.
 pub(super) fn dotted(label: &str, key: &str) -> String {
-    if label.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{label}.{key}")
+    match label {
+        "" => key.to_owned(),
+        label => format!("{label}.{key}"),
     }
 }
 
-fn text_of<T>(
-    value: &DeValue<'_>,
+/// Parses a string; `expected` describes it in the fault of a value of another type.
+pub(super) fn text<T>(
     expected: &str,
-    parse: impl Fn(&str) -> Result<T, FaultKind>,
-) -> Result<T, FaultKind> {
-    let text = value.as_str();
-    text.ok_or_else(|| wrong_type(expected, value))
-        .and_then(parse)
+    parse: impl Fn(&str) -> Parsed<T>,
+) -> impl Fn(&DeValue<'_>) -> Parsed<T> {
+    move |value| {
+        let text = value.as_str().ok_or_else(|| wrong_type(expected, value));
+        text.and_then(&parse)
+    }
 }
 
-fn flag_of(value: &DeValue<'_>) -> Result<bool, FaultKind> {
+pub(super) fn flag(value: &DeValue<'_>) -> Parsed<bool> {
     let flag = value.as_bool();
     flag.ok_or_else(|| wrong_type("true or false", value))
 }
 
-fn wrong_type(expected: &str, value: &DeValue<'_>) -> FaultKind {
+/// 0 is no limit.
+fn unless_zero<T: Default + PartialEq>(value: T) -> Option<T> {
+    Some(value).filter(|value| *value != T::default())
+}
+
+fn wrong_type(expected: &str, value: &DeValue<'_>) -> Reason {
     let found = match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -502,19 +450,22 @@ fn wrong_type(expected: &str, value: &DeValue<'_>) -> FaultKind {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    FaultKind::WrongType(expected.to_owned(), found)
+    reason!("wrong-type": "expected {expected}, found {found}")
 }
 
-pub(super) fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {
-    let bad = || FaultKind::BadPath(text.to_owned());
+pub(super) fn parse_path(text: &str, folder: &Path) -> Parsed<PathBuf> {
     if text.is_empty() || text.contains('\0') {
-        return Err(bad());
+        return Err(bad_path(text));
     }
-    std::path::absolute(folder.join(text)).map_err(|_| bad())
+    std::path::absolute(folder.join(text)).map_err(|_| bad_path(text))
+}
+
+pub(super) fn bad_path(text: &str) -> Reason {
+    reason!("bad-path": "{text:?} is not a path")
 }
 
 /// The fault of an unknown key or table, with a suggestion.
-fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> FaultKind {
+fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> Reason {
     let tables = value.as_array().is_some_and(|array| {
         !array.is_empty() && array.iter().all(|item| item.get_ref().is_table())
     });
@@ -525,9 +476,9 @@ fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> FaultKind {
         (None, None) => String::new(),
     };
     if tables || value.is_table() {
-        FaultKind::UnknownTable(hint)
+        reason!("unknown-table": "unknown table{hint}")
     } else {
-        FaultKind::UnknownKey(hint)
+        reason!("unknown-key": "unknown key{hint}")
     }
 }
 
@@ -548,21 +499,20 @@ fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
         let distance = strsim::osa_distance(&key, known);
         (distance <= 1 + known.len() / 4).then_some((distance, *known))
     };
-    // If no spelling is close, one key may be the beginning of the other.
-    let part = |known: &&&'static str| {
-        key.len() >= 3 && (known.starts_with(&key) || key.starts_with(**known))
-    };
     let like = known.iter().filter_map(close).min();
     // A word that is left out is likelier than two letters.
-    let word = |known: &&&'static str| {
+    let is_longer = |known: &&&'static str| {
         let rest = known.strip_prefix(key.as_str());
         rest.is_some_and(|rest| rest.starts_with('_'))
     };
-    like.filter(|(distance, _)| *distance < 2)
-        .map(|(_, known)| known)
-        .or_else(|| known.iter().find(word).copied())
-        .or_else(|| like.map(|(_, known)| known))
-        .or_else(|| known.iter().find(part).copied())
+    // If no spelling is close, one key may be the beginning of the other.
+    let is_part = |known: &&&'static str| {
+        key.len() >= 3 && (known.starts_with(&key) || key.starts_with(**known))
+    };
+    match (like, known.iter().find(is_longer).copied()) {
+        (Some((0 | 1, known)), _) | (_, Some(known)) | (Some((_, known)), None) => Some(known),
+        (None, None) => known.iter().find(is_part).copied(),
+    }
 }
 
 #[cfg(test)]

@@ -9,37 +9,53 @@ use resourcesync::uri::parse_uri;
 use resyncd_core::{ResourceUri, UriError, hide_userinfo};
 use url::Url;
 
-use crate::config::fault::FaultKind;
+use crate::config::fault::{Parsed, Reason};
 
 /// Ten years: longer ones are mistakes, and could overflow dates.
 const MAX_DURATION_DAYS: u64 = 3650;
+/// The units of durations, in milliseconds.
+const DURATION_UNITS: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1000),
+    ("m", 60 * 1000),
+    ("h", 60 * 60 * 1000),
+    ("d", 24 * 60 * 60 * 1000),
+];
+/// The units of sizes, in bytes.
+const SIZE_UNITS: [(&str, u64); 11] = [
+    ("", 1),
+    ("B", 1),
+    ("kB", 1000),
+    ("KB", 1000),
+    ("MB", 1000_u64.pow(2)),
+    ("GB", 1000_u64.pow(3)),
+    ("TB", 1000_u64.pow(4)),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// An integer with a unit: how many of the smallest unit it is. `None`: it is anything else; `u64::MAX`: it is larger.
+fn parse_quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let is_other = |c: char| !c.is_ascii_digit();
+    let (digits, unit) = text.split_at(text.find(is_other).unwrap_or(text.len()));
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let number = digits.parse().unwrap_or(u64::MAX);
+    (!digits.is_empty()).then(|| number.saturating_mul(*factor))
+}
 
 /// A duration such as `"90s"`, `"15m"`, `"2h"`, `"10d"` or `"500ms"`.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, FaultKind> {
-    let bad = || FaultKind::BadDuration(text.to_owned());
-    let (digits, unit) = split_number(text).ok_or_else(bad)?;
-    let millis: u64 = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60 * 1000,
-        "h" => 60 * 60 * 1000,
-        "d" => 24 * 60 * 60 * 1000,
-        _ => return Err(bad()),
-    };
-    let longest = Duration::from_secs(MAX_DURATION_DAYS * 24 * 60 * 60);
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(millis))
-        .map(Duration::from_millis)
-        .filter(|duration| *duration <= longest)
-        .ok_or_else(|| {
-            FaultKind::OutOfRange(format!("{text:?} is longer than {MAX_DURATION_DAYS}d"))
-        })
+pub(super) fn parse_duration(text: &str) -> Parsed<Duration> {
+    let bad = || reason!("bad-duration": "{text:?} is not a duration: an integer and ms, s, m, h or d, such as \"15m\"");
+    let millis = parse_quantity(text, &DURATION_UNITS).ok_or_else(bad)?;
+    let longest = MAX_DURATION_DAYS * 24 * 60 * 60 * 1000;
+    ensure!(millis <= longest, "out-of-range": "{text:?} is longer than {MAX_DURATION_DAYS}d");
+    Ok(Duration::from_millis(millis))
 }
 
 /// A duration, or `"0"` for never, which needs no unit.
-pub(super) fn parse_duration_or_never(text: &str) -> Result<Duration, FaultKind> {
+pub(super) fn parse_duration_or_never(text: &str) -> Parsed<Duration> {
     match text {
         "0" => Ok(Duration::ZERO),
         text => parse_duration(text),
@@ -47,141 +63,106 @@ pub(super) fn parse_duration_or_never(text: &str) -> Result<Duration, FaultKind>
 }
 
 /// A duration longer than zero.
-pub(super) fn parse_nonzero_duration(text: &str) -> Result<Duration, FaultKind> {
-    match parse_duration(text)? {
-        Duration::ZERO => Err(FaultKind::OutOfRange(format!(
-            "{text:?} is too short: it must be longer than zero"
-        ))),
-        duration => Ok(duration),
-    }
+pub(super) fn parse_nonzero_duration(text: &str) -> Parsed<Duration> {
+    let duration = parse_duration(text)?;
+    ensure!(!duration.is_zero(), "out-of-range": "{text:?} is too short: it must be longer than zero");
+    Ok(duration)
 }
 
 /// A lease: at least 1 s, in whole seconds, as `hub.lease_seconds` requires.
-pub(super) fn parse_lease(text: &str) -> Result<Duration, FaultKind> {
+pub(super) fn parse_lease(text: &str) -> Parsed<Duration> {
     let lease = parse_duration(text)?;
-    if lease.as_secs() == 0 || lease.subsec_nanos() != 0 {
-        return Err(FaultKind::OutOfRange(format!(
-            "{text:?} is not a lease: it must be whole seconds, at least 1"
-        )));
-    }
+    let is_whole = lease.as_secs() > 0 && lease.subsec_nanos() == 0;
+    ensure!(is_whole, "out-of-range": "{text:?} is not a lease: it must be whole seconds, at least 1");
     Ok(lease)
 }
 
 /// A number of bytes such as `"64MiB"`, `"8MB"`, `"512KiB"` or `"1000"`.
-pub(super) fn parse_size(text: &str) -> Result<u64, FaultKind> {
-    let bad = || FaultKind::BadSize(text.to_owned());
-    let (digits, unit) = split_number(text).ok_or_else(bad)?;
-    let factor: u64 = match unit {
-        "" | "B" => 1,
-        "kB" | "KB" => 1000,
-        "MB" => 1000_u64.pow(2),
-        "GB" => 1000_u64.pow(3),
-        "TB" => 1000_u64.pow(4),
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "TiB" => 1 << 40,
-        _ => return Err(bad()),
+pub(super) fn parse_size(text: &str) -> Parsed<u64> {
+    let bad = || {
+        reason!("bad-size":
+            "{text:?} is not a size: an integer, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\"")
     };
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(factor))
-        // The limit of SQLite's integers.
-        .filter(|size| i64::try_from(*size).is_ok())
-        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is too large")))
+    let size = parse_quantity(text, &SIZE_UNITS).ok_or_else(bad)?;
+    // The limit of SQLite's integers.
+    ensure!(i64::try_from(size).is_ok(), "out-of-range": "{text:?} is too large");
+    Ok(size)
 }
 
 /// A size larger than zero.
-pub(super) fn parse_nonzero_size(text: &str) -> Result<u64, FaultKind> {
-    match parse_size(text)? {
-        0 => Err(FaultKind::OutOfRange(format!(
-            "{text:?} would reject everything; only `resource` and `package` may be unlimited"
-        ))),
-        size => Ok(size),
-    }
+pub(super) fn parse_nonzero_size(text: &str) -> Parsed<u64> {
+    let size = parse_size(text)?;
+    ensure!(size > 0, "out-of-range": "{text:?} would reject everything; only `resource` and `package` may be unlimited");
+    Ok(size)
 }
 
 /// The longest URI in bytes. Shorter ones than the least that is allowed would reject what every Source has.
-pub(super) fn parse_uri_length(text: &str) -> Result<usize, FaultKind> {
+pub(super) fn parse_uri_length(text: &str) -> Parsed<usize> {
     let size = parse_size(text)?;
-    usize::try_from(size)
-        .ok()
-        .filter(|size| (256..=64 << 10).contains(size))
-        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is not from 256B to 64KiB")))
+    ensure!((256..=64 << 10).contains(&size), "out-of-range": "{text:?} is not from 256B to 64KiB");
+    Ok(size as usize)
 }
 
 /// A fraction from 0 to 1, of a text such as `"10%"` or `"2.5%"`.
-pub(super) fn parse_share(text: &str) -> Result<f64, FaultKind> {
+pub(super) fn parse_share(text: &str) -> Parsed<f64> {
     text.strip_suffix('%')
         // Rust's syntax of numbers also has signs, exponents and infinity.
         .filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
         .and_then(|number| number.parse::<f64>().ok())
         .filter(|percent| (0.0..=100.0).contains(percent))
         .map(|percent| percent / 100.0)
-        .ok_or_else(|| FaultKind::BadPercentage(text.to_owned()))
+        .ok_or_else(
+            || reason!("bad-percentage": "{text:?} is not a percentage from \"0%\" to \"100%\""),
+        )
 }
 
 /// A number in a range.
 pub(super) fn within<T: PartialOrd + Display, N: TryFrom<T>>(
     range: &RangeInclusive<T>,
     number: Option<T>,
-) -> Result<N, FaultKind> {
+) -> Parsed<N> {
     number
         .filter(|number| range.contains(number))
         .and_then(|number| N::try_from(number).ok())
         .ok_or_else(|| {
             let (least, most) = (range.start(), range.end());
-            FaultKind::OutOfRange(format!("out of range: it must be from {least} to {most}"))
+            reason!("out-of-range": "out of range: it must be from {least} to {most}")
         })
 }
 
 /// Bytes in a second, 0: without a limit. Less would look like a server that does not answer.
-pub(super) fn parse_bandwidth(text: &str) -> Result<u64, FaultKind> {
+pub(super) fn parse_bandwidth(text: &str) -> Parsed<u64> {
     let bytes = parse_size(text)?;
-    (bytes == 0 || bytes >= 1 << 10)
-        .then_some(bytes)
-        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is less than 1KiB")))
+    ensure!(bytes == 0 || bytes >= 1 << 10, "out-of-range": "{text:?} is less than 1KiB");
+    Ok(bytes)
 }
 
 /// An IP address with a port. Host names are not resolved: they may have several addresses.
-pub(super) fn parse_address(text: &str) -> Result<SocketAddr, FaultKind> {
+pub(super) fn parse_address(text: &str) -> Parsed<SocketAddr> {
     text.parse()
-        .map_err(|_| FaultKind::BadAddress(text.to_owned()))
+        .map_err(|_| reason!("bad-address": "{text:?} is not an IP address with a port, such as \"127.0.0.1:8461\" or \"[::1]:8461\""))
 }
 
 /// An absolute http or https URL, without its fragment.
-pub(super) fn parse_url(text: &str) -> Result<Url, FaultKind> {
+pub(super) fn parse_url(text: &str) -> Parsed<Url> {
     let shown = hide_userinfo(text);
     match ResourceUri::parse(text) {
         Ok(uri) => Ok(uri.url().clone()),
-        Err(UriError::Syntax(..)) if !text.contains("://") => Err(FaultKind::BadUrl(format!(
-            "{shown:?} is not a URL: it must begin with http:// or https://"
-        ))),
-        Err(UriError::Syntax(_, why)) => {
-            Err(FaultKind::BadUrl(format!("{shown:?} is not a URL: {why}")))
-        }
-        Err(UriError::Scheme(_)) => Err(FaultKind::BadUrl(format!(
-            "{shown:?} is neither http nor https"
-        ))),
+        Err(UriError::Syntax(..)) if !text.contains("://") => Err(
+            reason!("bad-url": "{shown:?} is not a URL: it must begin with http:// or https://"),
+        ),
+        Err(UriError::Syntax(_, why)) => Err(reason!("bad-url": "{shown:?} is not a URL: {why}")),
+        Err(UriError::Scheme(_)) => Err(reason!("bad-url": "{shown:?} is neither http nor https")),
     }
 }
 
 /// The public URL of the callback listener. Tokens are appended to it: it gets a final slash and has no query or fragment.
-pub(super) fn parse_public_url(text: &str) -> Result<Url, FaultKind> {
-    let must_end_with_path = |what: &str| {
-        FaultKind::BadUrl(format!(
-            "{:?} has a {what}: it must end with its path, because tokens are appended to it",
-            hide_userinfo(text)
-        ))
-    };
+pub(super) fn parse_public_url(text: &str) -> Parsed<Url> {
     let mut url = parse_url(text)?;
-    if text.contains('#') {
-        return Err(must_end_with_path("fragment"));
-    }
-    if url.query().is_some() {
-        return Err(must_end_with_path("query"));
-    }
+    let shown = hide_userinfo(text);
+    let why = "it must end with its path, because tokens are appended to it";
+    ensure!(!text.contains('#'), "bad-url": "{shown:?} has a fragment: {why}");
+    ensure!(url.query().is_none(), "bad-url": "{shown:?} has a query: {why}");
     if !url.path().ends_with('/') {
         let path = format!("{}/", url.path());
         url.set_path(&path);
@@ -190,8 +171,8 @@ pub(super) fn parse_public_url(text: &str) -> Result<Url, FaultKind> {
 }
 
 /// A host with or without a port, normalised as in URIs: lower case, punycode.
-pub(super) fn parse_host(text: &str) -> Result<String, FaultKind> {
-    let bad = || FaultKind::BadHost(hide_userinfo(text).into_owned());
+pub(super) fn parse_host(text: &str) -> Parsed<String> {
+    let bad = || bad_host(text);
     // A glob pattern would be a host name that never matches.
     let foreign = |c: char| "/?#@\\*%".contains(c) || c.is_whitespace() || c.is_control();
     if text.contains(foreign) {
@@ -206,40 +187,32 @@ pub(super) fn parse_host(text: &str) -> Result<String, FaultKind> {
         .host_str()
         .filter(|_| url.port().is_none())
         .ok_or_else(bad)?;
-    match port {
-        None => Ok(host.to_owned()),
-        Some(port) => {
-            let digits = port.bytes().all(|b| b.is_ascii_digit());
-            let port: u16 = port.parse().ok().filter(|_| digits).ok_or_else(bad)?;
-            Ok(format!("{host}:{port}"))
-        }
-    }
+    let Some(port) = port else {
+        return Ok(host.to_owned());
+    };
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
+    let port: u16 = port.parse().ok().filter(|_| digits).ok_or_else(bad)?;
+    Ok(format!("{host}:{port}"))
+}
+
+pub(super) fn bad_host(text: &str) -> Reason {
+    let shown = hide_userinfo(text);
+    reason!("bad-host": "{shown:?} is not a host, such as \"example.com\" or \"example.com:8080\"")
 }
 
 /// The name of a Source: it occurs in URLs, metrics and log lines.
-pub(super) fn parse_name(text: &str) -> Result<String, FaultKind> {
+pub(super) fn parse_name(text: &str) -> Parsed<String> {
     let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    if text.is_empty() || !text.bytes().all(allowed) {
-        return Err(FaultKind::BadName(text.to_owned()));
-    }
+    ensure!(!text.is_empty() && text.bytes().all(allowed), "bad-name": "{text:?} is not a name: one or more of a to z, 0 to 9 and -");
     Ok(text.to_owned())
 }
 
 /// A `User-Agent`; `<version>` is replaced by the program's version.
-pub(super) fn parse_user_agent(text: &str) -> Result<String, FaultKind> {
+pub(super) fn parse_user_agent(text: &str) -> Parsed<String> {
     let printable = text.bytes().all(|b| (0x20..=0x7e).contains(&b));
-    if text.is_empty() || text.trim() != text || !printable {
-        return Err(FaultKind::BadUserAgent(text.to_owned()));
-    }
+    ensure!(!text.is_empty() && text.trim() == text && printable, "bad-user-agent":
+        "{text:?} is not a valid header: it must be printable ASCII, not empty, without leading or trailing spaces");
     Ok(text.replace("<version>", env!("CARGO_PKG_VERSION")))
-}
-
-/// Splits a text into its leading digits, at least one, and the rest.
-fn split_number(text: &str) -> Option<(&str, &str)> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    (end > 0).then(|| text.split_at(end))
 }
 
 #[cfg(test)]
@@ -249,12 +222,12 @@ mod tests {
     use super::*;
 
     fn check<T: PartialEq + std::fmt::Debug>(
-        parse: impl Fn(&str) -> Result<T, FaultKind>,
+        parse: impl Fn(&str) -> Parsed<T>,
         table: &[(&str, Result<T, &str>)],
     ) {
         for (text, expected) in table {
             let found = parse(text);
-            let found = found.as_ref().map_err(FaultKind::code);
+            let found = found.as_ref().map_err(|reason| reason.code);
             assert_eq!(found, expected.as_ref().map_err(|code| *code), "{text:?}");
         }
     }

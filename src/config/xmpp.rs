@@ -3,30 +3,26 @@
 use resourcesync::draft::MAX_JID_PART;
 use resyncd_channels::{XmppAccount, XmppPassword};
 
-use super::fault::FaultKind;
-use super::secret_reader::{is_secret_given, read_secret};
-use super::table_reader::{Class, TableReader};
+use super::fault::Parsed;
+use super::secret::{is_secret_given, read_secret};
+use super::table_reader::{Class, TableReader, text};
 
 /// Reads the table. Without an address there is no account.
 pub(super) fn read_xmpp(section: &mut TableReader<'_, '_>) -> Option<XmppAccount> {
-    let expected = "an address such as \"resyncd@example.net\"";
-    let address = section.text("jid", Class::Any, expected, parse_jid);
-    let expected = "a host, perhaps with a port";
-    let server = section.text("server", Class::Any, expected, parse_server);
-    let password = read_secret(section, "password", XmppPassword::MAX_BYTES + 2, |text| {
-        XmppPassword::new(text).ok_or_else(|| {
-            format!(
-                "a password has 1 to {} visible ASCII characters",
-                XmppPassword::MAX_BYTES
-            )
-        })
+    let parse = text("an address such as \"resyncd@example.net\"", parse_jid);
+    let address = section.value("jid", Class::Any, parse);
+    let parse = text("a host, perhaps with a port", parse_server);
+    let server = section.value("server", Class::Any, parse);
+    let longest = XmppPassword::MAX_BYTES;
+    let password = read_secret(section, "password", longest + 2, |text| {
+        XmppPassword::new(text).ok_or_else(
+            || reason!("bad-secret": "a password has 1 to {longest} visible ASCII characters"),
+        )
     });
     let (user, domain) = address?;
     let Some(password) = password else {
         if !is_secret_given(section, "password") {
-            let text =
-                "`jid` needs `password_file`, `password_credential` or `password`".to_owned();
-            section.reject_table("password_file", &FaultKind::BadAuth(text));
+            reject!(section, "password_file", "bad-auth": "`jid` needs `password_file`, `password_credential` or `password`");
         }
         return None;
     };
@@ -39,15 +35,11 @@ pub(super) fn read_xmpp(section: &mut TableReader<'_, '_>) -> Option<XmppAccount
 }
 
 /// Parses an address without a resource; `None`: an empty text.
-fn parse_jid(text: &str) -> Result<Option<(String, String)>, FaultKind> {
+fn parse_jid(text: &str) -> Parsed<Option<(String, String)>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let bad = || {
-        FaultKind::OutOfRange(format!(
-            "{text:?} is not an address such as resyncd@example.net"
-        ))
-    };
+    let bad = || reason!("out-of-range": "{text:?} is not an address such as resyncd@example.net");
     let (user, domain) = text.split_once('@').ok_or_else(bad)?;
     let is_user = |c: char| c.is_ascii_graphic() && !"\"&'/:<>@".contains(c);
     let is_valid = !user.is_empty() && user.len() <= MAX_JID_PART && user.chars().all(is_user);
@@ -60,15 +52,11 @@ fn parse_jid(text: &str) -> Result<Option<(String, String)>, FaultKind> {
 }
 
 /// Parses a host with or without a port; `None`: an empty text.
-fn parse_server(text: &str) -> Result<Option<(String, u16)>, FaultKind> {
+fn parse_server(text: &str) -> Parsed<Option<(String, u16)>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let bad = || {
-        FaultKind::OutOfRange(format!(
-            "{text:?} is not a host such as xmpp.example.net:5222"
-        ))
-    };
+    let bad = || reason!("out-of-range": "{text:?} is not a host such as xmpp.example.net:5222");
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port))
             if !host.ends_with(':') && (!host.contains(':') || host.ends_with(']')) =>
