@@ -10,12 +10,13 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use resyncd_core::{Transport, one_line};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The longest error message, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
 /// The status of the daemon.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// The version of the program.
     pub version: String,
@@ -67,7 +68,7 @@ impl Status {
 }
 
 /// The configuration in use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigurationStatus {
     /// When it was loaded: at the start, or by the last reload that succeeded.
     pub loaded_at: String,
@@ -93,7 +94,7 @@ impl ConfigurationStatus {
 }
 
 /// A Source that is not followed any more and was not forgotten.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FormerSource {
     /// Its label.
     pub name: String,
@@ -108,7 +109,7 @@ pub struct FormerSource {
 }
 
 /// What was done to forget a Source.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Forgotten {
     /// The label of the Source.
     pub source: String,
@@ -129,7 +130,7 @@ pub struct Forgotten {
 }
 
 /// How many requests a host gets at once. It is the same for all Sources.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HostStatus {
     /// Its scheme, name and port.
     pub origin: String,
@@ -146,7 +147,7 @@ pub struct HostStatus {
 }
 
 /// A subscription that is being ended: its set is not followed any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnfollowedStatus {
     /// The label of the Source; it may not be in the configuration any more.
     pub source: String,
@@ -164,7 +165,7 @@ pub struct UnfollowedStatus {
 }
 
 /// The status of a Source.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SourceStatus {
     /// Its label.
     pub name: String,
@@ -205,7 +206,7 @@ pub struct SourceStatus {
 }
 
 /// The status of the stored versions of a Source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VersionsStatus {
     /// Their folder.
     pub folder: String,
@@ -218,7 +219,7 @@ pub struct VersionsStatus {
 }
 
 /// A version of a resource.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResourceVersion {
     /// The label of the Source.
     pub source: String,
@@ -239,7 +240,7 @@ pub struct ResourceVersion {
 }
 
 /// Why a version is not stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VersionError {
     /// Its stable code, in kebab-case.
     pub code: String,
@@ -281,7 +282,7 @@ impl SetStatus {
 }
 
 /// The status of a hook.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HookStatus {
     /// Its name among the hooks of the Source.
     pub name: String,
@@ -323,7 +324,7 @@ impl HookStatus {
 }
 
 /// The status of a set of resources.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SetStatus {
     /// Its Capability List.
     pub capability_list: String,
@@ -416,7 +417,7 @@ pub struct SetStatus {
 }
 
 /// How often a document has an oddity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OddityStatus {
     /// The document, or the topic of notifications.
     pub document: String,
@@ -427,7 +428,7 @@ pub struct OddityStatus {
 }
 
 /// An interval of the Source's time in which every change is known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CoveredStatus {
     /// Its beginning, in the Source's time; `None`: every earlier change is known.
     pub from: Option<String>,
@@ -436,7 +437,7 @@ pub struct CoveredStatus {
 }
 
 /// An interval of the Source's time in which changes are missing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct GapStatus {
     /// Its beginning, in the Source's time.
     pub from: String,
@@ -449,7 +450,7 @@ pub struct GapStatus {
 }
 
 /// An interval of the Source's time in which no change is missing any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClosedGapStatus {
     /// Its beginning, in the Source's time.
     pub from: String,
@@ -464,7 +465,7 @@ pub struct ClosedGapStatus {
 }
 
 /// The status of a channel.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ChannelStatus {
     /// `change-notification` or `framework-notification`.
     pub kind: String,
@@ -520,7 +521,7 @@ fn websub() -> String {
 }
 
 /// What waits for a person: it does not pass by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attention {
     /// Its stable code, in kebab-case.
     pub code: String,
@@ -546,7 +547,7 @@ impl Attention {
 }
 
 /// A resource whose change failed until it was given up, also while it is tried again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FailedResource {
     /// Its number: a page begins after one.
     pub id: i64,
@@ -574,7 +575,7 @@ pub struct FailedResource {
 }
 
 /// A deletion that is held back, or that a person has rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldDeletion {
     /// Its number: a page begins after one.
     pub id: i64,
@@ -682,7 +683,7 @@ pub struct Page {
 }
 
 /// An error as the status reports it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatusError {
     /// Its stable code, in kebab-case.
     pub code: String,
@@ -705,7 +706,7 @@ impl StatusError {
 }
 
 /// The errors of one code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CountedError {
     /// Their stable code, in kebab-case.
     pub code: String,
@@ -742,7 +743,7 @@ impl CountedError {
 }
 
 /// The result of ending a subscription.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnsubscribeResult {
     /// The label of the Source.
     pub source: String,

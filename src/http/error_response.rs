@@ -2,7 +2,8 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::rejection_counters::RejectionCounters;
 use crate::status::StatusError;
@@ -11,10 +12,31 @@ use crate::store::StoreError;
 /// The `Retry-After` of a stream that is one too many, in seconds.
 const STREAM_RETRY: &str = "10";
 
-/// `{"error": {"code", "message"}}` with that status.
+/// The body of an error.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ErrorBody<'a> {
+    error: ErrorOfRequest<'a>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ErrorOfRequest<'a> {
+    /// Its stable code.
+    code: &'a str,
+    /// The explanation for the operator.
+    message: &'a str,
+    /// When it occurred, of what was not caused by the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<&'a str>,
+}
+
+fn answer(status: StatusCode, error: ErrorOfRequest<'_>) -> Response {
+    (status, Json(ErrorBody { error })).into_response()
+}
+
+/// The answer with an error of the request.
 pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
-    let error = json!({ "error": { "code": code, "message": message } });
-    (status, Json(error)).into_response()
+    let at = None;
+    answer(status, ErrorOfRequest { code, message, at })
 }
 
 /// The answer to a request for a stream that is one too many, which is counted. `most` of those are open: `streams`, or `pages`.
@@ -47,8 +69,12 @@ pub(super) fn status_of(status_error: &StatusError) -> StatusCode {
 
 /// The answer with an error of the daemon.
 pub(super) fn operation_failed(status_error: &StatusError) -> Response {
-    let body = Json(json!({ "error": status_error }));
-    (status_of(status_error), body).into_response()
+    let StatusError { code, message, at } = status_error;
+    let at = Some(at.as_str());
+    answer(
+        status_of(status_error),
+        ErrorOfRequest { code, message, at },
+    )
 }
 
 /// 500 with an error of the database.

@@ -22,13 +22,14 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use utoipa::IntoParams;
 
-use super::error_response::{database_failed, error_response, too_many_streams};
+use super::error_response::{ErrorBody, database_failed, error_response, too_many_streams};
 use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::clock;
-use crate::store::{FeedEntry, ResourceListing, Store, StoreError, Wake};
+use crate::store::{FeedEntry, FeedLine, ResourceListing, Store, StoreError, Wake};
 
 /// How many lines of the feed one response has by default.
 const DEFAULT_LINES: usize = 1000;
@@ -39,7 +40,7 @@ const MAX_STREAMS: usize = 64;
 /// How often a stream without events sends a keep-alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The media type of one JSON object per line.
-const NDJSON: &str = "application/x-ndjson";
+pub(super) const NDJSON: &str = "application/x-ndjson";
 /// The header that states the id of the feed.
 const FEED: &str = "resyncd-feed";
 /// The header that states the number to continue from.
@@ -47,7 +48,7 @@ const SEQ: &str = "resyncd-seq";
 
 /// What the handlers need.
 #[derive(Clone)]
-struct FeedState {
+pub(super) struct FeedState {
     store: Arc<Store>,
     stop: CancellationToken,
     rejections: RejectionCounters,
@@ -87,11 +88,14 @@ async fn name_feed(State(state): State<FeedState>, mut response: Response) -> Re
     response
 }
 
-#[derive(Deserialize)]
-struct ChangesQuery {
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ChangesQuery {
+    /// The number of the last entry that was read; the page begins behind it.
     since: Option<i64>,
     /// The id of the feed that `since` is a number of; empty: any, but events are to name it.
     feed: Option<String>,
+    /// The number of lines.
     limit: Option<usize>,
     /// `1`: also lines of resources of which only the links are others.
     links: Option<String>,
@@ -152,7 +156,9 @@ impl FeedPosition {
     }
 }
 
-async fn changes(
+/// The feed of applied changes: a page of lines or, where `text/event-stream` is accepted, a stream of events.
+#[utoipa::path(get, path = "/changes", params(ChangesQuery), responses((status = 200, body = FeedLine, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
+pub(super) async fn changes(
     State(state): State<FeedState>,
     Query(query): Query<ChangesQuery>,
     headers: HeaderMap,
@@ -222,13 +228,18 @@ async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<
         .into_response()
 }
 
-#[derive(Deserialize)]
-struct ResourcesQuery {
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ResourcesQuery {
+    /// The name of the Source whose resources are listed.
     source: Option<String>,
+    /// The Capability List of the set whose resources are listed.
     set: Option<String>,
 }
 
-async fn resources(
+/// What the mirror has, a line for each resource, for readers of the feed that begin.
+#[utoipa::path(get, path = "/resources", params(ResourcesQuery), responses((status = 200, body = ResourceLine, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
+pub(super) async fn resources(
     State(state): State<FeedState>,
     Query(ResourcesQuery { source, set }): Query<ResourcesQuery>,
 ) -> Response {

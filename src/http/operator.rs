@@ -9,16 +9,16 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{MethodRouter, get, post};
-use futures_util::future::BoxFuture;
+use axum::routing::{get, post};
 use resyncd_core::ResourceUri;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use utoipa::{IntoParams, OpenApi};
 
 use super::bearer_token::{BearerToken, require_token};
-use super::error_response::{database_failed, error_response, operation_failed};
-use super::feed::feed_router;
+use super::error_response::{ErrorBody, database_failed, error_response, operation_failed};
+use super::feed::{self, NDJSON, feed_router};
 use super::host_origin_guard::{HostOriginGuard, reject_foreign_pages};
 use super::page::{Caller, page_router};
 use super::query::Query;
@@ -26,7 +26,10 @@ use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
 use crate::config::StatusConfig;
 use crate::engine::Engine;
-use crate::status::{Page, SeenDeletions, Status, StatusError};
+use crate::status::{
+    FailedResource, Forgotten, HeldDeletion, Page, ResourceVersion, SeenDeletions, Status,
+    StatusError, UnsubscribeResult,
+};
 use crate::store::Store;
 
 /// How many rows one page of a list has by default.
@@ -40,6 +43,38 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The media type of a stream of events.
 const EVENT_STREAM: &str = "text/event-stream";
+
+/// The interface, as OpenAPI describes it.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "resyncd",
+        description = "The status endpoint of a ResourceSync Destination."
+    ),
+    paths(
+        healthy,
+        ready,
+        status,
+        metrics,
+        resource,
+        versions,
+        failed,
+        held,
+        callback_probe,
+        poll,
+        approve,
+        reject,
+        undo_reject,
+        retry,
+        unsubscribe,
+        backfill,
+        forget,
+        forget_former_sets,
+        feed::changes,
+        feed::resources,
+    )
+)]
+struct OperatorApi;
 
 /// What the handlers need.
 #[derive(Clone)]
@@ -70,35 +105,18 @@ pub fn operator_router(
         .route("/held", get(held))
         .route("/callback-probe", get(callback_probe))
         .route("/sources/{name}/poll", post(poll))
-        .route(
-            "/sources/{name}/approve",
-            counted("approved", |engine, name, seen| {
-                Box::pin(engine.approve(name, seen))
-            }),
-        )
-        .route(
-            "/sources/{name}/reject",
-            counted("rejected", |engine, name, seen| {
-                Box::pin(engine.reject(name, seen.through))
-            }),
-        )
-        .route(
-            "/sources/{name}/undo-reject",
-            counted("held", |engine, name, _| Box::pin(engine.undo_reject(name))),
-        )
-        .route(
-            "/sources/{name}/retry",
-            counted("retried", |engine, name, _| Box::pin(engine.retry(name))),
-        )
+        .route("/sources/{name}/approve", post(approve))
+        .route("/sources/{name}/reject", post(reject))
+        .route("/sources/{name}/undo-reject", post(undo_reject))
+        .route("/sources/{name}/retry", post(retry))
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
         .route("/sources/{name}/backfill", post(backfill))
         .route("/sources/{name}/forget", post(forget))
         .route(
             "/sources/{name}/forget-former-sets",
-            counted("deletions", |engine, name, _| {
-                Box::pin(engine.forget_former_sets(name))
-            }),
+            post(forget_former_sets),
         )
+        .route("/openapi.json", get(openapi))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .with_state(OperatorState {
@@ -151,6 +169,11 @@ async fn for_no_other_page(mut response: Response) -> Response {
     response
 }
 
+/// The description of this interface.
+async fn openapi() -> Response {
+    Json(OperatorApi::openapi()).into_response()
+}
+
 async fn unknown_path() -> Response {
     let message = "there is nothing at this path; see / for what there is";
     error_response(StatusCode::NOT_FOUND, "unknown-path", message)
@@ -165,6 +188,8 @@ async fn unknown_method() -> Response {
     )
 }
 
+/// Whether the process answers, and its database.
+#[utoipa::path(get, path = "/healthz", responses((status = 200, description = "It does", body = String, content_type = "text/plain"), (status = "default", description = "An error", body = ErrorBody)))]
 async fn healthy(State(state): State<OperatorState>) -> Response {
     health(&state.store, STORE_TIME).await
 }
@@ -183,6 +208,7 @@ async fn health(store: &Arc<Store>, limit: Duration) -> Response {
 
 /// Whether the database and the mirrors are writable. The listeners are bound and the database is open before any request is
 /// served.
+#[utoipa::path(get, path = "/readyz", responses((status = 200, description = "They are", body = String, content_type = "text/plain"), (status = "default", description = "An error", body = ErrorBody)))]
 async fn ready(State(state): State<OperatorState>) -> Response {
     if let Err(error) = state.store.writable().await {
         return error_response(
@@ -204,6 +230,8 @@ async fn ready(State(state): State<OperatorState>) -> Response {
     }
 }
 
+/// The status of all Sources.
+#[utoipa::path(get, path = "/status", responses((status = 200, body = Status), (status = "default", description = "An error", body = ErrorBody)))]
 async fn status(State(state): State<OperatorState>) -> Response {
     match full_status(&state).await {
         Ok(status) => Json(status).into_response(),
@@ -211,6 +239,8 @@ async fn status(State(state): State<OperatorState>) -> Response {
     }
 }
 
+/// The metrics in Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = METRICS_TYPE), (status = "default", description = "An error", body = ErrorBody)))]
 async fn metrics(State(state): State<OperatorState>) -> Response {
     let status = full_status(&state).await;
     match status.and_then(|status| state.engine.metrics(&status)) {
@@ -226,9 +256,13 @@ async fn full_status(state: &OperatorState) -> Result<Status, StatusError> {
     Ok(status)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ResourceQuery {
+    /// The URI of the resource.
+    #[param(required)]
     uri: Option<String>,
+    /// The name of its Source.
     source: Option<String>,
 }
 
@@ -247,6 +281,8 @@ fn no_uri() -> Response {
     )
 }
 
+/// The stored versions of a resource, a line each.
+#[utoipa::path(get, path = "/versions", params(ResourceQuery), responses((status = 200, body = ResourceVersion, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
 async fn versions(
     State(state): State<OperatorState>,
     Query(query): Query<ResourceQuery>,
@@ -265,6 +301,8 @@ async fn versions(
     }
 }
 
+/// Has the versions stored that the TimeMap of a resource names.
+#[utoipa::path(post, path = "/sources/{name}/backfill", params(("name" = String, Path, description = "The name of the Source"), ResourceQuery), responses((status = 202, description = "How many TimeMaps are read", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
 async fn backfill(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
@@ -284,6 +322,8 @@ async fn backfill(
     }
 }
 
+/// What is known of a resource; of a URI that no list names, the representations of it that are mirrored.
+#[utoipa::path(get, path = "/resource", params(ResourceQuery), responses((status = 200, body = ResourceLine), (status = "default", description = "An error", body = ErrorBody)))]
 async fn resource(
     State(state): State<OperatorState>,
     Query(query): Query<ResourceQuery>,
@@ -315,14 +355,18 @@ async fn generic_resource(state: &OperatorState, uri: &ResourceUri) -> Response 
 }
 
 fn ndjson(lines: String) -> Response {
-    let media_type = (header::CONTENT_TYPE, "application/x-ndjson");
+    let media_type = (header::CONTENT_TYPE, NDJSON);
     ([media_type], Body::from(lines)).into_response()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ListQuery {
+    /// The name of the Source whose rows are listed.
     source: Option<String>,
+    /// The `id` of the last row of the page before.
     after: Option<i64>,
+    /// The number of rows.
     limit: Option<usize>,
 }
 
@@ -348,17 +392,22 @@ impl ListQuery {
     }
 }
 
+/// The resources whose changes have failed, a line each.
+#[utoipa::path(get, path = "/failed", params(ListQuery), responses((status = 200, body = FailedResource, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
 async fn failed(State(state): State<OperatorState>, Query(query): Query<ListQuery>) -> Response {
     let found = state.engine.failed(query.source.as_deref(), query.page());
     query.answer(found.await)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct HeldQuery {
     /// Those that were rejected, instead of those that are held back.
     rejected: Option<bool>,
 }
 
+/// The deletions that are held back, or those that were rejected, a line each.
+#[utoipa::path(get, path = "/held", params(ListQuery, HeldQuery), responses((status = 200, body = HeldDeletion, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
 async fn held(
     State(state): State<OperatorState>,
     Query(query): Query<ListQuery>,
@@ -370,6 +419,8 @@ async fn held(
     query.answer(found.await)
 }
 
+/// Polls the documents of a Source now.
+#[utoipa::path(post, path = "/sources/{name}/poll", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "It is polled"), (status = "default", description = "An error", body = ErrorBody)))]
 async fn poll(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
@@ -384,12 +435,15 @@ async fn poll(
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ProbeQuery {
+    /// The token of the callback.
     token: Option<String>,
 }
 
 /// Whether a request for a callback with that token, which no hub has, has arrived.
+#[utoipa::path(get, path = "/callback-probe", params(ProbeQuery), responses((status = 200, body = HashMap<String, bool>), (status = "default", description = "An error", body = ErrorBody)))]
 async fn callback_probe(
     State(state): State<OperatorState>,
     Query(query): Query<ProbeQuery>,
@@ -399,7 +453,8 @@ async fn callback_probe(
     Json(json!({ "arrived": arrived })).into_response()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct SeenQuery {
     /// How many deletions were shown to whoever decides about them.
     held: Option<u64>,
@@ -407,34 +462,87 @@ struct SeenQuery {
     through: Option<u64>,
 }
 
-/// An operation on changes of a Source, and on how many. A person may have seen some of the deletions that it is for.
-type CountedOperation =
-    for<'a> fn(&'a Engine, &'a str, SeenDeletions) -> BoxFuture<'a, OperationCount>;
-
-/// `None`: there is no such Source.
-type OperationCount = Result<Option<u64>, StatusError>;
-
-/// The route of an operation: 202 with the number, as `what`; to a form, the way back to its page.
-fn counted(what: &'static str, operation: CountedOperation) -> MethodRouter<OperatorState> {
-    let answer = async move |State(state): State<OperatorState>,
-                             Path(name): Path<String>,
-                             Query(query): Query<SeenQuery>,
-                             caller: Caller| {
-        let SeenQuery { held, through } = query;
-        let seen = SeenDeletions { held, through };
-        let count = operation(&state.engine, &name, seen).await;
-        if let Some(answer) = caller.answer(what, &name, &count) {
-            return answer;
-        }
-        match count {
-            Ok(Some(count)) => (StatusCode::ACCEPTED, Json(json!({ what: count }))).into_response(),
-            Ok(None) => unknown_source(&name),
-            Err(status_error) => operation_failed(&status_error),
-        }
-    };
-    post(answer)
+/// The answer to an operation on changes of a Source, of which there were so many: 202 with the number, as `what`; to a form, the way back
+/// to its page. `None`: there is no such Source.
+fn counted(
+    what: &'static str,
+    name: &str,
+    caller: &Caller,
+    count: Result<Option<u64>, StatusError>,
+) -> Response {
+    if let Some(answer) = caller.answer(what, name, &count) {
+        return answer;
+    }
+    match count {
+        Ok(Some(count)) => (StatusCode::ACCEPTED, Json(json!({ what: count }))).into_response(),
+        Ok(None) => unknown_source(name),
+        Err(status_error) => operation_failed(&status_error),
+    }
 }
 
+/// Lets deletions that are held back be executed; fails if there are more of them than were shown.
+#[utoipa::path(post, path = "/sources/{name}/approve", params(("name" = String, Path, description = "The name of the Source"), SeenQuery), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+async fn approve(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    Query(seen): Query<SeenQuery>,
+    caller: Caller,
+) -> Response {
+    let SeenQuery { held, through } = seen;
+    let approved = state.engine.approve(&name, SeenDeletions { held, through });
+    counted("approved", &name, &caller, approved.await)
+}
+
+/// Rejects deletions that are held back: their files stay.
+#[utoipa::path(post, path = "/sources/{name}/reject", params(("name" = String, Path, description = "The name of the Source"), SeenQuery), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+async fn reject(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    Query(seen): Query<SeenQuery>,
+    caller: Caller,
+) -> Response {
+    let rejected = state.engine.reject(&name, seen.through);
+    counted("rejected", &name, &caller, rejected.await)
+}
+
+/// Holds deletions back again that were rejected.
+#[utoipa::path(post, path = "/sources/{name}/undo-reject", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+async fn undo_reject(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
+    counted(
+        "held",
+        &name,
+        &caller,
+        state.engine.undo_reject(&name).await,
+    )
+}
+
+/// Tries failed changes again at once.
+#[utoipa::path(post, path = "/sources/{name}/retry", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+async fn retry(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
+    counted("retried", &name, &caller, state.engine.retry(&name).await)
+}
+
+/// Removes what only sets that are not followed any more have named.
+#[utoipa::path(post, path = "/sources/{name}/forget-former-sets", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+async fn forget_former_sets(
+    State(state): State<OperatorState>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Response {
+    let forgotten = state.engine.forget_former_sets(&name).await;
+    counted("deletions", &name, &caller, forgotten)
+}
+
+/// Ends the subscriptions of a Source at their hubs.
+#[utoipa::path(post, path = "/sources/{name}/unsubscribe", params(("name" = String, Path, description = "The name of the Source")), responses((status = 200, body = Vec<UnsubscribeResult>), (status = "default", description = "An error", body = ErrorBody)))]
 async fn unsubscribe(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
     match state.engine.unsubscribe(&name).await {
         Some(endings) => Json(endings).into_response(),
@@ -442,11 +550,15 @@ async fn unsubscribe(State(state): State<OperatorState>, Path(name): Path<String
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct ForgetQuery {
+    /// Whether its files are deleted as well.
     delete_files: Option<bool>,
 }
 
+/// Deletes what is known of a Source that is not in the configuration any more.
+#[utoipa::path(post, path = "/sources/{name}/forget", params(("name" = String, Path, description = "The name of the Source"), ForgetQuery), responses((status = 200, body = Forgotten), (status = "default", description = "An error", body = ErrorBody)))]
 async fn forget(
     State(state): State<OperatorState>,
     Path(name): Path<String>,
@@ -469,7 +581,34 @@ fn unknown_source(name: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn each_route_is_described() {
+        let api = serde_json::to_value(OperatorApi::openapi()).unwrap();
+        let described: BTreeSet<&str> = api["paths"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let sources = [include_str!("operator.rs"), include_str!("feed.rs")];
+        let code = sources.map(|text| text.split("#[cfg(test)]").next().unwrap());
+        let routes = code.iter().flat_map(|text| text.split(".route(").skip(1));
+        let paths = routes.filter_map(|route| route.trim_start().strip_prefix('"'));
+        let paths = paths.map(|path| path.split('"').next().unwrap());
+        let routes: BTreeSet<&str> = paths.filter(|path| *path != "/openapi.json").collect();
+        assert!(routes.len() > 15, "{routes:?}");
+        assert_eq!(described, routes);
+        let text = api.to_string();
+        let schemas = api["components"]["schemas"].as_object().unwrap();
+        for reference in text.split("#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(schemas.contains_key(name), "{name}");
+        }
+    }
 
     const LONG: Duration = Duration::from_secs(180);
 

@@ -2,12 +2,13 @@
 
 use resourcesync::{Digest, Link};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::status::rfc3339;
 use crate::store::{RelationKind, ResourceView};
 
 /// A resource as it was applied last.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct ResourceLine {
     uri: String,
     source: String,
@@ -39,7 +40,7 @@ pub(super) struct ResourceLine {
     links: Vec<LinkLine>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct LinkLine {
     rel: String,
     href: String,

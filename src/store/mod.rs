@@ -80,6 +80,7 @@ pub use backup::{KnownMirror, back_up, copy_state, restore};
 pub use change::{Change, Origin, VersionRule};
 use corruption::{Check, Damage};
 pub use error::StoreError;
+pub(crate) use feed_line::FeedLine;
 use feed_readers::FeedReaders;
 pub use gap_history::ClosedGap;
 use gap_history::GapHistory;
