@@ -76,8 +76,8 @@ fn every_link_between_pages_leads_somewhere() {
 
 #[test]
 fn configurations_to_begin_with_are_valid() {
-    let demo = blocks(include_str!("../docs/demo.md"), "toml");
-    let sources = blocks(include_str!("../docs/sources.md"), "toml");
+    let demo = blocks(include_str!("../docs/tutorial/first-mirror.md"), "toml");
+    let sources = blocks(include_str!("../docs/how-to/sources.md"), "toml");
     assert!(!demo.is_empty() && !sources.is_empty());
     let configurations = [demo, sources].concat();
     for text in configurations {
@@ -228,8 +228,8 @@ fn every_command_that_is_shown_is_accepted() {
     }
     for file in [
         "README.md",
-        "docs/operations.md",
-        "docs/codes.md",
+        "docs/how-to/operations.md",
+        "docs/reference/codes.md",
         "contrib/prometheus/resyncd.rules.yml",
         "systemd/resyncd.service",
     ] {
@@ -443,7 +443,7 @@ fn first_two_commands_are_the_demo_and_the_tests() {
 
 #[test]
 fn example_of_the_feed_is_json() {
-    for line in blocks(include_str!("../docs/feed.md"), "json") {
+    for line in blocks(include_str!("../docs/reference/feed.md"), "json") {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(entry["seq"].is_u64());
     }
@@ -595,7 +595,7 @@ fn every_code_has_its_sentence() {
     sources(&root.join("src"), &WITHOUT_CODES, &mut files);
     sources(&root.join("crates"), &WITHOUT_CODES, &mut files);
     sources(&root.join("src/store/tables"), &["tests"], &mut tables);
-    let page = include_str!("../docs/codes.md");
+    let page = include_str!("../docs/reference/codes.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let mut documented = BTreeSet::new();
     for row in rows {
@@ -605,7 +605,7 @@ fn every_code_has_its_sentence() {
     }
     let used: BTreeSet<String> = files.iter().flat_map(|file| codes_of(file)).collect();
     let missing: Vec<_> = used.difference(&documented).collect();
-    assert!(missing.is_empty(), "not in docs/codes.md: {missing:?}");
+    assert!(missing.is_empty(), "not in codes.md: {missing:?}");
     let is_there = |code: &&String| {
         let forms = [format!("\"{code}\""), format!("[{code}]\"")];
         let mut all = files.iter().chain(&tables);
@@ -627,7 +627,7 @@ fn documented_metrics_are_those_of_the_program() {
             family.help
         )
     });
-    let documented = include_str!("../docs/metrics.md").lines();
+    let documented = include_str!("../docs/reference/metrics.md").lines();
     let documented = documented.filter(|line| line.starts_with("| `resyncd_"));
     let documented: Vec<&str> = documented.collect();
     assert_eq!(documented, rows.collect::<Vec<String>>());
