@@ -1,4 +1,4 @@
-//! The commands, examples and test names in README.md, SECURITY.md, docs/ and what is shipped with the program.
+//! The commands, examples and test names in README.md, README.ja.md, SECURITY.md, docs/ and what is shipped with the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,7 @@ fn every_link_between_pages_leads_somewhere() {
     let mut pages = Vec::new();
     for place in [
         "README.md",
+        "README.ja.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
@@ -168,8 +169,9 @@ fn texts(place: &Path, found: &mut Vec<(PathBuf, String)>) {
 
 /// Every command line of the program in the pages for people, in the files that they may copy, and in the unit.
 fn shown_commands() -> Vec<Shown> {
-    const PLACES: [&str; 8] = [
+    const PLACES: [&str; 9] = [
         "README.md",
+        "README.ja.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
         "config.example.toml",
@@ -442,6 +444,16 @@ fn first_two_commands_are_the_demo_and_the_tests() {
     assert_eq!(first, ["cargo run --release -- demo", "cargo test"]);
 }
 
+/// What a person copies from README.md is in its translation as well.
+#[test]
+fn translation_of_the_readme_has_its_commands() {
+    let translation = include_str!("../README.ja.md");
+    let lines: BTreeSet<&str> = translation.lines().map(str::trim).collect();
+    let commands = blocks(README, "bash").into_iter().flat_map(str::lines);
+    let missing: Vec<&str> = commands.filter(|line| !lines.contains(line)).collect();
+    assert!(missing.is_empty(), "not in README.ja.md: {missing:?}");
+}
+
 #[test]
 fn example_of_the_feed_is_json() {
     for line in blocks(include_str!("../docs/reference/feed.md"), "json") {
@@ -488,7 +500,7 @@ fn tests_named_in_security_exist() {
 }
 
 /// What names states and kinds rather than codes of errors, besides the demo, the simulation and the tests.
-const WITHOUT_CODES: [&str; 8] = [
+const WITHOUT_CODES: [&str; 9] = [
     "resyncd-testkit",
     "simulation",
     "tests",
