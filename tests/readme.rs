@@ -189,8 +189,13 @@ fn shown_commands() -> Vec<Shown> {
     for (file, text) in files {
         let file = file.strip_prefix(root).unwrap();
         let is_page = file.extension().is_some_and(|extension| extension == "md");
-        // Of a page, each second part is a code block.
+        // Of a page, each second part is a code block, which may be in an item of a list.
         let fence = if is_page { "\n```" } else { "\0" };
+        let lines = text.lines().map(|line| match line.trim_start() {
+            line if line.starts_with("```") => line,
+            _ => line,
+        });
+        let text = lines.collect::<Vec<&str>>().join("\n");
         for (number, part) in text.split(fence).enumerate() {
             let template = part.replace("{{ $labels.source }}", "NAME");
             if !is_page || number % 2 == 1 {
