@@ -6,7 +6,8 @@
 //! follows by its sitemaps, and a Source of the draft of version 0.1 by its Sitemap and its Change Sets.
 //!
 //! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. How it is decided what to do with a
-//! resource is on one page of its own, `docs/decisions.md`. The words are those of `docs/glossary.md`. The library exists for the program, its tests and its benchmarks; its interface may change with any version.
+//! resource is on one page of its own, `docs/developing/decisions.md`. The words are those of `docs/reference/glossary.md`. The library
+//! exists for the program, its tests and its benchmarks; its interface may change with any version.
 //!
 //! # The crates and the modules
 //!

@@ -1,4 +1,4 @@
-//! The commands, examples and test names in README.md, SECURITY.md, docs/ and what is shipped with the program.
+//! The commands, examples and test names in README.md, README.ja.md, SECURITY.md, docs/ and what is shipped with the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,9 +41,12 @@ fn every_link_between_pages_leads_somewhere() {
     let mut pages = Vec::new();
     for place in [
         "README.md",
+        "README.ja.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
+        "CHANGELOG.md",
         "docs",
+        "contrib/README.md",
         "benches/README.md",
         "fuzz/README.md",
     ] {
@@ -76,10 +79,8 @@ fn every_link_between_pages_leads_somewhere() {
 
 #[test]
 fn configurations_to_begin_with_are_valid() {
-    let demo = blocks(include_str!("../docs/demo.md"), "toml");
-    let sources = blocks(include_str!("../docs/sources.md"), "toml");
-    assert!(!demo.is_empty() && !sources.is_empty());
-    let configurations = [demo, sources].concat();
+    let configurations = blocks(include_str!("../docs/tutorial/first-mirror.md"), "toml");
+    assert_eq!(configurations.len(), 2);
     for text in configurations {
         let config = Config::parse(text, Path::new("/srv/resyncd.toml")).unwrap();
         assert_eq!(config.state_dir, Path::new("/srv/state"));
@@ -168,8 +169,9 @@ fn texts(place: &Path, found: &mut Vec<(PathBuf, String)>) {
 
 /// Every command line of the program in the pages for people, in the files that they may copy, and in the unit.
 fn shown_commands() -> Vec<Shown> {
-    const PLACES: [&str; 8] = [
+    const PLACES: [&str; 9] = [
         "README.md",
+        "README.ja.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
         "config.example.toml",
@@ -187,8 +189,13 @@ fn shown_commands() -> Vec<Shown> {
     for (file, text) in files {
         let file = file.strip_prefix(root).unwrap();
         let is_page = file.extension().is_some_and(|extension| extension == "md");
-        // Of a page, each second part is a code block.
+        // Of a page, each second part is a code block, which may be in an item of a list.
         let fence = if is_page { "\n```" } else { "\0" };
+        let lines = text.lines().map(|line| match line.trim_start() {
+            line if line.starts_with("```") => line,
+            _ => line,
+        });
+        let text = lines.collect::<Vec<&str>>().join("\n");
         for (number, part) in text.split(fence).enumerate() {
             let template = part.replace("{{ $labels.source }}", "NAME");
             if !is_page || number % 2 == 1 {
@@ -228,8 +235,9 @@ fn every_command_that_is_shown_is_accepted() {
     }
     for file in [
         "README.md",
-        "docs/operations.md",
-        "docs/codes.md",
+        "docs/how-to/backup.md",
+        "docs/reference/command-line.md",
+        "docs/reference/codes.md",
         "contrib/prometheus/resyncd.rules.yml",
         "systemd/resyncd.service",
     ] {
@@ -441,9 +449,19 @@ fn first_two_commands_are_the_demo_and_the_tests() {
     assert_eq!(first, ["cargo run --release -- demo", "cargo test"]);
 }
 
+/// What a person copies from README.md is in its translation as well.
+#[test]
+fn translation_of_the_readme_has_its_commands() {
+    let translation = include_str!("../README.ja.md");
+    let lines: BTreeSet<&str> = translation.lines().map(str::trim).collect();
+    let commands = blocks(README, "bash").into_iter().flat_map(str::lines);
+    let missing: Vec<&str> = commands.filter(|line| !lines.contains(line)).collect();
+    assert!(missing.is_empty(), "not in README.ja.md: {missing:?}");
+}
+
 #[test]
 fn example_of_the_feed_is_json() {
-    for line in blocks(include_str!("../docs/feed.md"), "json") {
+    for line in blocks(include_str!("../docs/reference/feed.md"), "json") {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(entry["seq"].is_u64());
     }
@@ -463,24 +481,27 @@ fn append_code(folder: &Path, code: &mut String) {
 
 #[test]
 fn tests_named_in_security_exist() {
-    let security = include_str!("../SECURITY.md");
+    let appendix = include_str!("../docs/developing/guarantees.md");
     let (root, mut code) = (Path::new(env!("CARGO_MANIFEST_DIR")), String::new());
     for folder in ["src", "crates", "tests"] {
         append_code(&root.join(folder), &mut code);
     }
-    let rows = security.lines().filter(|line| line.starts_with("| "));
     let (mut count, targets) = (0, "targets!(");
-    for row in rows.filter(|row| row.contains('`')) {
-        let tests = row.rsplit("| ").next().unwrap();
+    for guarantee in appendix.split("\n### ").skip(1) {
+        let title = guarantee.lines().next().unwrap();
+        let tests = guarantee.split_once("\nTests: ");
+        let tests = tests.unwrap_or_else(|| panic!("no test of: {title}")).1;
+        let tests = tests.split("\n\n").next().unwrap();
+        assert!(tests.contains('`'), "no test of: {title}");
         for test in tests.split('`').skip(1).step_by(2) {
             let prefix = test.trim_end_matches('…');
-            let is_target = code.contains(targets) && row.contains("tests/fuzzing.rs");
+            let is_target = code.contains(targets) && tests.contains("tests/fuzzing.rs");
             let exists = code.contains(&format!("fn {prefix}"));
             assert!(exists || is_target, "there is no test {test}");
             count += 1;
         }
     }
-    assert!(count > 40, "{count}");
+    assert!(count > 300, "{count}");
 }
 
 /// What names states and kinds rather than codes of errors, besides the demo, the simulation and the tests.
@@ -603,7 +624,7 @@ fn every_code_has_its_sentence() {
     sources(&root.join("src"), &WITHOUT_CODES, &mut files);
     sources(&root.join("crates"), &WITHOUT_CODES, &mut files);
     sources(&root.join("src/store/tables"), &["tests"], &mut tables);
-    let page = include_str!("../docs/codes.md");
+    let page = include_str!("../docs/reference/codes.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let mut documented = BTreeSet::new();
     for row in rows {
@@ -613,7 +634,7 @@ fn every_code_has_its_sentence() {
     }
     let used: BTreeSet<String> = files.iter().flat_map(|file| codes_of(file)).collect();
     let missing: Vec<_> = used.difference(&documented).collect();
-    assert!(missing.is_empty(), "not in docs/codes.md: {missing:?}");
+    assert!(missing.is_empty(), "not in codes.md: {missing:?}");
     let is_there = |code: &&String| {
         let forms = [format!("\"{code}\""), format!("[{code}]\"")];
         let mut all = files.iter().chain(&tables);
@@ -635,7 +656,7 @@ fn documented_metrics_are_those_of_the_program() {
             family.help
         )
     });
-    let documented = include_str!("../docs/metrics.md").lines();
+    let documented = include_str!("../docs/reference/metrics.md").lines();
     let documented = documented.filter(|line| line.starts_with("| `resyncd_"));
     let documented: Vec<&str> = documented.collect();
     assert_eq!(documented, rows.collect::<Vec<String>>());

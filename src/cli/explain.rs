@@ -6,7 +6,7 @@ use super::exit_status::{FAULTS, OK};
 use super::failure::Failure;
 
 /// The table of all codes, which is a page of the documentation as well.
-const CODES: &str = include_str!("../../docs/codes.md");
+const CODES: &str = include_str!("../../docs/reference/codes.md");
 
 /// The arguments of `explain`.
 #[derive(Debug, Args)]

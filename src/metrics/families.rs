@@ -1,4 +1,4 @@
-//! The metrics. The table in `docs/metrics.md` is made from this one.
+//! The metrics. The table in `docs/reference/metrics.md` is made from this one.
 
 /// What kind of metric it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -258,7 +258,7 @@ async fn listing_of_a_source_without_a_set_is_empty() {
     }
 }
 
-const PAGE: &str = include_str!("../../docs/feed.md");
+const PAGE: &str = include_str!("../../docs/tutorial/index-the-feed.md");
 
 /// Runs a program and returns what it prints, by lines. It may request something from the daemon, which is in this process.
 async fn run(program: &'static str, arguments: Vec<String>) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The file system of the mirror: syncing all of it in place of many files.
 //!
 //! One sync of everything costs hardly more than an fsync if nobody else writes, and waits for all that other programs have written
-//! if they do. What is relied on is written down in `docs/durability.md`.
+//! if they do. What is relied on is written down in `docs/explanation/durability.md`.
 
 use std::ffi::CStr;
 use std::fs::File;
