@@ -69,6 +69,7 @@ use resyncd_fetch::{Credentials, HttpSettings, PaceLimits};
 pub use secret::{Secret, WebhookSecret};
 pub use syntax::toml_string;
 use table_reader::{Class, text};
+use tracing::level_filters::LevelFilter;
 use url::Url;
 use value::{parse_host, parse_nonzero_size, parse_public_url, parse_size, parse_uri_length};
 
@@ -156,8 +157,18 @@ table! {
     LogConfig = "log" {
         /// What a line looks like.
         format: LogFormat = choice("format", &LOG_FORMATS),
+        /// What the daemon logs, unless `RUST_LOG` states it.
+        level: LevelFilter = choice("level", &LOG_LEVELS),
     }
 }
+
+const LOG_LEVELS: [(&str, LevelFilter); 5] = [
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
 
 const LOG_FORMATS: [(&str, LogFormat); 3] = [
     ("auto", LogFormat::Auto),

@@ -87,7 +87,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 79] = [
+const KEYS: [(&str, &str); 80] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -118,6 +118,7 @@ const KEYS: [(&str, &str); 79] = [
     ("limits.third_party_requests", "600"),
     ("feed.keep", "\"90d\""),
     ("log.format", "\"auto\""),
+    ("log.level", "\"info\""),
     ("xmpp.jid", "\"\""),
     ("xmpp.password", "\"\""),
     ("xmpp.password_file", "\"\""),

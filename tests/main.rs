@@ -13,6 +13,7 @@ mod config;
 mod destination;
 mod documents;
 mod fuzzing;
+mod generated_docs;
 mod hostile;
 mod process;
 mod readme;

@@ -645,23 +645,6 @@ fn every_code_has_its_sentence() {
     assert!(used.len() > 150, "{used:?}");
 }
 
-#[test]
-fn documented_metrics_are_those_of_the_program() {
-    let rows = FAMILIES.iter().map(|family| {
-        let labels: Vec<String> = family.labels.iter().map(|it| format!("`{it}`")).collect();
-        let (name, kind) = (family.name, family.kind.name());
-        format!(
-            "| `{name}` | {kind} | {} | {} |",
-            labels.join(", "),
-            family.help
-        )
-    });
-    let documented = include_str!("../docs/reference/metrics.md").lines();
-    let documented = documented.filter(|line| line.starts_with("| `resyncd_"));
-    let documented: Vec<&str> = documented.collect();
-    assert_eq!(documented, rows.collect::<Vec<String>>());
-}
-
 /// The names in a text that follow a mark, up to what is no part of a name.
 fn names_after<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
     let is_end = |character: char| !character.is_ascii_alphanumeric() && character != '_';

@@ -17,7 +17,8 @@ Exit status:
 Environment:
   RESYNCD_CONFIG  the configuration file, if there is no --config
   RUST_LOG        what is logged on standard error: error, warn, info, debug or
-                  trace, also by module: info,resyncd_fetch=debug
+                  trace, also by module: info,resyncd_fetch=debug; run without
+                  it: [log] level
   NO_COLOR        no colours, on a terminal either";
 
 pub(super) const RUN: &str = "\
@@ -25,7 +26,7 @@ Examples:
   resyncd run
   RUST_LOG=debug resyncd -c ./resyncd.toml run
 
-Logs go to standard error, at the level info unless RUST_LOG sets another.
+Logs go to standard error, at the level of [log] unless RUST_LOG sets another.
 
 SIGHUP reads the configuration again: Sources are added, changed and removed,
 and the others go on. A file with faults is refused. What needs a restart is in

@@ -272,7 +272,7 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Run => {
             let hangup = ReloadSignal::listen()?;
             let config = Config::load(path)?;
-            let _summaries = logging::start(LevelFilter::INFO, config.log.format);
+            let _summaries = logging::start(config.log.level, config.log.format);
             for warning in &Config::warnings(path) {
                 tracing::warn!(code = warning.code, "{warning}");
             }
@@ -353,9 +353,11 @@ mod tests {
             assert!(help.contains("Exit status"), "{}", command.get_name());
             assert!(help.lines().all(|line| line.len() <= 80), "{help}");
             for example in examples {
-                // Behind `sudo -u resyncd` and variables.
+                // Behind `sudo -u resyncd` and variables; what follows may be the shell's.
                 let at = example.rfind("resyncd ").unwrap();
-                let parsed = CliArguments::try_parse_from(example[at..].split_whitespace());
+                let words = example[at..].split_whitespace();
+                let words = words.take_while(|word| ![">", "|"].contains(word));
+                let parsed = CliArguments::try_parse_from(words);
                 assert!(parsed.is_ok(), "{example}: {parsed:?}");
             }
         }

@@ -160,6 +160,7 @@ mod tests {
             ("http.proxy = \"http://p.example:3128\"\n", "http.proxy"),
             ("http.no_proxy = [\"d.example\"]\n", "http.no_proxy"),
             ("log.format = \"json\"\n", "log.format"),
+            ("log.level = \"debug\"\n", "log.level"),
         ] {
             check(&format!("{text}{BEFORE}"), [&[], &[], &[], &[key]]);
         }

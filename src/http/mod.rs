@@ -43,5 +43,5 @@ mod resource_line;
 
 pub use callback::{Callback, SharedRedaction, callback_router};
 pub use listener::{BoundListener, bind, serve};
-pub use operator::operator_router;
+pub use operator::{operator_api, operator_router};
 pub use rejection_counters::{PROBE, REJECTED, RejectionCounters};

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use resyncd_core::ResourceUri;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, OpenApi};
 
@@ -169,9 +169,14 @@ async fn for_no_other_page(mut response: Response) -> Response {
     response
 }
 
-/// The description of this interface.
+/// The description of this interface, as `/openapi.json` serves it.
+#[must_use]
+pub fn operator_api() -> Value {
+    json!(OperatorApi::openapi())
+}
+
 async fn openapi() -> Response {
-    Json(OperatorApi::openapi()).into_response()
+    Json(operator_api()).into_response()
 }
 
 async fn unknown_path() -> Response {
@@ -587,7 +592,7 @@ mod tests {
 
     #[test]
     fn each_route_is_described() {
-        let api = serde_json::to_value(OperatorApi::openapi()).unwrap();
+        let api = operator_api();
         let described: BTreeSet<&str> = api["paths"]
             .as_object()
             .unwrap()

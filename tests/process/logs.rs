@@ -30,6 +30,30 @@ async fn until_logged(log: &Path, message: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn configuration_states_the_level_of_the_log() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    for (level, expected) in [("warn", vec![]), ("debug", vec!["DEBUG", "INFO"])] {
+        let home = Home::new(&source.url(), "");
+        let mut config = OpenOptions::new().append(true).open(&home.config).unwrap();
+        writeln!(config, "[log]\nformat = \"json\"\nlevel = \"{level}\"").unwrap();
+        let log = home.folder().join("log");
+        let mut command = command(&home.config);
+        let file = File::create(&log).unwrap();
+        let running = Running::start(command.env_remove("RUST_LOG").stderr(file));
+        home.settled(&source).await;
+        assert_eq!(running.stop().await.code(), Some(0));
+        let lines = lines(&log);
+        let mut levels: Vec<_> = lines
+            .iter()
+            .map(|line| line["level"].as_str().unwrap())
+            .collect();
+        levels.sort_unstable();
+        levels.dedup();
+        assert_eq!(levels, expected, "{lines:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn json_log_states_subscriptions_gaps_and_what_was_done() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
