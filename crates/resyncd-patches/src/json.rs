@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str, what: &'static str) -> Result<Value, PatchError>
     if before_values.count() >= MAX_NODES {
         return Err(PatchError::Limit("too many values"));
     }
-    serde_json::from_str(text).map_err(|_| PatchError::syntax(what, "no JSON"))
+    serde_json::from_str(text).map_err(|_| PatchError::Syntax(what, "no JSON"))
 }
 
 /// Applies the operations of a patch to a document, one after the other.
@@ -26,19 +26,19 @@ pub(super) fn patch(
     budget: &mut Budget,
 ) -> Result<Value, PatchError> {
     let Value::Array(operations) = patch else {
-        return Err(PatchError::syntax("patch", "no list of operations"));
+        return Err(PatchError::Syntax("patch", "no list of operations"));
     };
     for (number, operation) in operations.into_iter().enumerate() {
         let operation = serde_json::from_value(operation)
-            .map_err(|_| PatchError::invalid(number, "it is none of RFC 6902"))?;
+            .map_err(|_| PatchError::Operation(number, "it is none of RFC 6902"))?;
         prepare(&mut document, &operation, budget)?;
         let applied = json_patch::patch_unsafe(&mut document, std::slice::from_ref(&operation));
         applied.map_err(|error| match error.kind {
             PatchErrorKind::CannotMoveInsideItself => {
-                PatchError::invalid(number, "it moves a value into itself")
+                PatchError::Operation(number, "it moves a value into itself")
             }
-            PatchErrorKind::TestFailed => PatchError::unfit(number, "the value differs"),
-            _ => PatchError::unfit(number, "there is no such value"),
+            PatchErrorKind::TestFailed => PatchError::Unfit(number, "the value differs"),
+            _ => PatchError::Unfit(number, "there is no such value"),
         })?;
     }
     Ok(document)

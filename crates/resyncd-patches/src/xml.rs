@@ -84,11 +84,11 @@ struct XmlOperation<'a> {
 
 impl<'a> XmlOperation<'a> {
     fn invalid(&self, reason: &'static str) -> PatchError {
-        PatchError::invalid(self.number, reason)
+        PatchError::Operation(self.number, reason)
     }
 
     fn unfit(&self, reason: &'static str) -> PatchError {
-        PatchError::unfit(self.number, reason)
+        PatchError::Unfit(self.number, reason)
     }
 
     fn edit(&self, document: &Document<'_>, budget: &mut Budget) -> Result<Edit, PatchError> {

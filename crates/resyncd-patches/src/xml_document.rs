@@ -26,7 +26,7 @@ pub(super) fn parse<'a>(
 ) -> Result<Document<'a>, PatchError> {
     // The reader would skip it, and its places would not be those in the text.
     if text.starts_with('\u{feff}') {
-        return Err(PatchError::syntax(what, "a second byte order mark"));
+        return Err(PatchError::Syntax(what, "a second byte order mark"));
     }
     // No more prefixes than these are in scope anywhere.
     let mut prefixes = HashSet::new();
@@ -65,7 +65,7 @@ pub(super) fn parse<'a>(
         };
         budget.spend(ELEMENT_STEPS + (compared + copied) / 4)?;
     }
-    Document::parse(text).map_err(|_| PatchError::syntax(what, "no XML"))
+    Document::parse(text).map_err(|_| PatchError::Syntax(what, "no XML"))
 }
 
 /// An attribute or the declaration of a prefix, and where it is in the text.

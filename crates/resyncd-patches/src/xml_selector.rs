@@ -104,7 +104,7 @@ impl<'s> SelectorReader<'s, '_> {
         }
         let only = found.next().filter(|_| found.next().is_none());
         let reason = "its selector does not locate one node";
-        only.ok_or_else(|| PatchError::unfit(self.number, reason))
+        only.ok_or_else(|| PatchError::Unfit(self.number, reason))
     }
 
     /// Reads the test of a step.
@@ -204,7 +204,7 @@ impl<'s> SelectorReader<'s, '_> {
     }
 
     fn invalid(&self) -> PatchError {
-        PatchError::invalid(self.number, "`sel` is not a valid selector")
+        PatchError::Operation(self.number, "`sel` is not a valid selector")
     }
 
     fn takes(&mut self, text: &str) -> bool {
