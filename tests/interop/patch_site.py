@@ -176,7 +176,7 @@ def xml_documents():
     )
     yield case(
         "replace",
-        '<replace sel="*/k:entry[title=\'Größe &amp; Gewicht\']/title"><name lang="fr">taille</name></replace>',
+        '<replace sel="*/k:entry[@id=\'e1\']/title"><name lang="fr">taille</name></replace>',
         replace,
     )
 

@@ -124,7 +124,7 @@ fn operations_are_those_of_the_specification() {
         // Character data and references are a text.
         (
             "<doc>a<![CDATA[<b>]]>&amp;</doc>",
-            r#"<replace sel="doc[.='a&lt;b>&amp;']/text()">c</replace>"#,
+            r#"<replace sel="doc/text()">c</replace>"#,
             "<doc>c</doc>",
         ),
         ("<doc>x</doc>", "", "<doc>x</doc>"),
