@@ -1,6 +1,6 @@
 //! Applies a patch of any kind.
 
-use super::error::{Budget, MAX_BYTES, PatchError};
+use super::error::{Budget, MAX_BYTES, MAX_WORK, PatchError};
 use super::json_style::Style;
 use super::kind::PatchKind;
 use super::{json, xml};
@@ -22,16 +22,11 @@ pub fn apply_patch<'a>(
     patch: &[u8],
     length: Option<u64>,
 ) -> Result<Box<dyn Iterator<Item = Vec<u8>> + 'a>, PatchError> {
-    for bytes in [file, patch] {
-        if bytes.len() as u64 > MAX_PATCH_BYTES {
-            return Err(PatchError::Limit("too long"));
-        }
-    }
     let limit = length.and_then(|length| usize::try_from(length).ok());
     let limit = limit.map_or(MAX_BYTES, |limit| limit.min(MAX_BYTES));
     let (mark, file) = text(file, "file")?;
     let (_, patch) = text(patch, "patch")?;
-    let mut budget = Budget::new();
+    let mut budget = Budget::new(MAX_WORK);
     let results: Box<dyn Iterator<Item = String> + 'a> = match kind {
         PatchKind::Json | PatchKind::Merge => {
             let apply = match kind {
@@ -58,6 +53,9 @@ pub fn apply_patch<'a>(
 
 /// The byte order mark of a text, and what follows it.
 fn text<'a>(bytes: &'a [u8], what: &'static str) -> Result<(&'a str, &'a str), PatchError> {
+    if bytes.len() as u64 > MAX_PATCH_BYTES {
+        return Err(PatchError::Limit("too long"));
+    }
     let text = std::str::from_utf8(bytes).map_err(|_| PatchError::Syntax(what, "no UTF-8"))?;
     let length = text.strip_prefix(MARK).map_or(0, |_| MARK.len());
     Ok(text.split_at(length))

@@ -39,7 +39,7 @@ pub(super) const MAX_BYTES: usize = 32 << 20;
 /// The limit on the memory that the operations of a patch add, in bytes.
 const MAX_ADDED: usize = 64 << 20;
 /// The limit on the work of one patch, in comparisons and moves of single values, or some bytes that are read.
-const MAX_WORK: usize = 1 << 27;
+pub(super) const MAX_WORK: usize = 1 << 27;
 
 /// What the work on one patch may still take. It is spent before the work is done.
 #[derive(Debug)]
@@ -49,15 +49,9 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new() -> Self {
-        Self::of_work(MAX_WORK)
-    }
-
-    pub(super) fn of_work(work: usize) -> Self {
-        Self {
-            work,
-            added: MAX_ADDED,
-        }
+    pub(super) fn new(work: usize) -> Self {
+        let added = MAX_ADDED;
+        Self { work, added }
     }
 
     /// Counts steps of work.

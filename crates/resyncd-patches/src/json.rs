@@ -82,19 +82,18 @@ fn prepare_removal(
     path: &Pointer,
     budget: &mut Budget,
 ) -> Result<(), PatchError> {
-    match parent(document, path) {
-        Some(Value::Array(values)) => budget.spend(values.len()),
-        Some(Value::Object(members)) => {
-            budget.spend(members.len())?;
-            if let Some(key) = path.last()
-                && let Some((key, value)) = members.shift_remove_entry(key.decoded().as_ref())
-            {
-                members.insert(key, value);
-            }
-            Ok(())
-        }
-        _ => Ok(()),
+    let parent = parent(document, path);
+    budget.spend(match &parent {
+        Some(Value::Array(values)) => values.len(),
+        Some(Value::Object(members)) => members.len(),
+        _ => 0,
+    })?;
+    if let (Some(Value::Object(members)), Some(key)) = (parent, path.last())
+        && let Some((key, value)) = members.shift_remove_entry(key.decoded().as_ref())
+    {
+        members.insert(key, value);
     }
+    Ok(())
 }
 
 fn parent<'a>(document: &'a mut Value, path: &Pointer) -> Option<&'a mut Value> {
@@ -151,10 +150,11 @@ pub(super) fn merge(target: Value, patch: Value, budget: &mut Budget) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::MAX_WORK;
 
     fn patched(document: &str, changes: &str) -> Result<String, PatchError> {
         let (document, changes) = (parse(document, "file")?, parse(changes, "patch")?);
-        Ok(patch(document, changes, &mut Budget::new())?.to_string())
+        Ok(patch(document, changes, &mut Budget::new(MAX_WORK))?.to_string())
     }
 
     /// RFC 6902, appendix A; and what the other sections say.
@@ -383,7 +383,7 @@ mod tests {
             (&nested, r#"{"op":"move","from":"/a","path":"/a"}"#),
         ] {
             for (work, fits) in [(5_000_000, true), (500_000, false)] {
-                let mut budget = Budget::of_work(work);
+                let mut budget = Budget::new(work);
                 let patched = patch(document.clone(), list(operation, 1000), &mut budget);
                 assert_eq!(patched.is_ok(), fits, "{operation}");
             }
@@ -400,7 +400,7 @@ mod tests {
         ] {
             let document = parse(&document, "file").unwrap();
             let copies = list(r#"{"op":"copy","from":"/a","path":"/b"}"#, 1000);
-            let error = patch(document, copies, &mut Budget::new());
+            let error = patch(document, copies, &mut Budget::new(MAX_WORK));
             assert_eq!(error, Err(PatchError::Limit("it adds too much")));
         }
     }
@@ -444,7 +444,7 @@ mod tests {
             ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
         ] {
             let parse = |text| parse(text, "file").unwrap();
-            let merged = merge(parse(target), parse(patch), &mut Budget::new()).unwrap();
+            let merged = merge(parse(target), parse(patch), &mut Budget::new(MAX_WORK)).unwrap();
             assert_eq!(merged.to_string(), expected, "{target} {patch}");
         }
     }
@@ -455,7 +455,7 @@ mod tests {
             let members = (0..1000).map(|n| (format!("{prefix}{n}"), value.clone()));
             Value::from(Map::from_iter(members))
         };
-        let mut budget = Budget::of_work(500_000);
+        let mut budget = Budget::new(500_000);
         let error = merge(object("a", 1.into()), object("b", Value::Null), &mut budget);
         assert_eq!(error, Err(PatchError::Limit("too much work")));
     }

@@ -4,11 +4,10 @@
 //! Python's `json.dumps`, or indented by two spaces; each with or without what is not ASCII.
 
 use std::fmt::Write as _;
-use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::ser::{Formatter, Serializer};
+use serde_json::ser::{PrettyFormatter, Serializer};
 
 /// How a document is written.
 pub(super) struct Style<'a> {
@@ -49,19 +48,25 @@ impl<'a> Style<'a> {
 
     /// Writes a document; `None`: it is longer than the limit, in bytes.
     pub(super) fn write(&self, value: &Value, limit: usize) -> Option<String> {
-        let mut buffer = vec![0; limit];
+        // Of what is spaced each list and object has two line breaks more at first.
+        let mut buffer = vec![0; 2 * limit];
         let mut free = &mut buffer[..];
         let written = match self.layout {
             Layout::Compact => serde_json::to_writer(&mut free, value),
             Layout::Spaced => {
-                value.serialize(&mut Serializer::with_formatter(&mut free, SpacedFormatter))
+                let lines = PrettyFormatter::with_indent(b"");
+                value.serialize(&mut Serializer::with_formatter(&mut free, lines))
             }
             Layout::Indented => serde_json::to_writer_pretty(&mut free, value),
         };
         written.ok()?;
-        let length = limit - free.len();
+        let length = 2 * limit - free.len();
         buffer.truncate(length);
         let mut text = String::from_utf8(buffer).ok()?;
+        if matches!(self.layout, Layout::Spaced) {
+            // In texts a line break is escaped.
+            text = text.replace(",\n", ", ").replace('\n', "");
+        }
         if self.is_ascii {
             text = ascii(&text);
         }
@@ -84,30 +89,6 @@ fn ascii(text: &str) -> String {
         }
     }
     written
-}
-
-struct SpacedFormatter;
-
-impl Formatter for SpacedFormatter {
-    fn begin_array_value<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        is_first: bool,
-    ) -> io::Result<()> {
-        writer.write_all(if is_first { b"" } else { b", " })
-    }
-
-    fn begin_object_key<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        is_first: bool,
-    ) -> io::Result<()> {
-        self.begin_array_value(writer, is_first)
-    }
-
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
-    }
 }
 
 #[cfg(test)]

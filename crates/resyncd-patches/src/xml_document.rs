@@ -32,16 +32,10 @@ pub(super) fn parse<'a>(
     let mut prefixes = HashSet::new();
     for (at, _) in text.match_indices("xmlns") {
         budget.spend(MAX_DECLARATION / 4)?;
-        let bytes = &text.as_bytes()[at..];
-        let bytes = &bytes[..bytes.len().min(MAX_DECLARATION)];
-        let is_quote = |it: &u8| matches!(it, b'"' | b'\'');
-        let begin = bytes.iter().position(is_quote).filter(|&begin| {
-            let quote = bytes[begin];
-            bytes[begin + 1..].contains(&quote)
-        });
-        let Some(begin) = begin else {
-            return Err(PatchError::Limit("a prefix or a namespace is too long"));
-        };
+        let bytes = &text.as_bytes()[at..text.len().min(at + MAX_DECLARATION)];
+        let begin = bytes.iter().position(|it| matches!(it, b'"' | b'\''));
+        let begin = begin.filter(|&begin| bytes[begin + 1..].contains(&bytes[begin]));
+        let begin = begin.ok_or(PatchError::Limit("a prefix or a namespace is too long"))?;
         prefixes.insert(&bytes[..begin]);
     }
     let declared = prefixes.len();
@@ -58,11 +52,7 @@ pub(super) fn parse<'a>(
         }
         let compared = attributes * (attributes + tag.len() / 16) + (1 + attributes) * declared;
         // Where something is declared, what is in scope is copied, after a search for each in the copy.
-        let copied = if tag.contains("xmlns") {
-            declared * declared
-        } else {
-            0
-        };
+        let copied = declared * declared * usize::from(tag.contains("xmlns"));
         budget.spend(ELEMENT_STEPS + (compared + copied) / 4)?;
     }
     Document::parse(text).map_err(|_| PatchError::Syntax(what, "no XML"))

@@ -8,7 +8,8 @@ use std::num::NonZeroUsize;
 
 use roxmltree::{Node, NodeType};
 
-use super::error::{Budget, PatchError};
+use super::error::PatchError;
+use super::xml::XmlOperation;
 use super::xml_document::{Attribute, Tag};
 
 /// What a selector locates.
@@ -22,18 +23,16 @@ pub(super) enum Target<'t> {
 type Name<'s> = (&'s str, &'s str);
 
 /// Reads a selector and evaluates it step by step.
-pub(super) struct SelectorReader<'s, 'b> {
+pub(super) struct SelectorReader<'s, 'o> {
     pub(super) rest: &'s str,
-    /// The operation, whose namespaces are in scope, and its number.
-    pub(super) operation: Node<'s, 's>,
-    pub(super) number: usize,
-    pub(super) budget: &'b mut Budget,
+    /// Its namespaces are in scope.
+    pub(super) operation: &'o mut XmlOperation<'s>,
 }
 
 impl<'s> SelectorReader<'s, '_> {
-    /// The one thing that the selector locates in a document.
-    pub(super) fn locate<'t>(mut self, root: Node<'t, 't>) -> Result<Target<'t>, PatchError> {
-        let mut node = root;
+    /// The one thing that the selector locates in the document.
+    pub(super) fn locate(mut self) -> Result<Target<'s>, PatchError> {
+        let mut node = self.operation.document.root();
         self.takes("/");
         loop {
             if self.takes("@") {
@@ -60,11 +59,11 @@ impl<'s> SelectorReader<'s, '_> {
     }
 
     /// The attribute or declaration of an element that the end of the selector names.
-    fn written<'t>(
+    fn written(
         &self,
         node: Node<'_, '_>,
         is_named: impl FnMut(&Attribute) -> bool,
-    ) -> Result<Target<'t>, PatchError> {
+    ) -> Result<Target<'s>, PatchError> {
         if !self.rest.is_empty() {
             return Err(self.invalid());
         }
@@ -74,7 +73,7 @@ impl<'s> SelectorReader<'s, '_> {
     }
 
     /// Reads a step, and finds what meets it among the children of a node.
-    fn step<'t>(&mut self, parent: Node<'t, 't>) -> Result<Vec<Node<'t, 't>>, PatchError> {
+    fn step(&mut self, parent: Node<'s, 's>) -> Result<Vec<Node<'s, 's>>, PatchError> {
         let (kind, name) = if self.takes("text()") {
             (NodeType::Text, None)
         } else if self.takes("comment()") {
@@ -88,28 +87,22 @@ impl<'s> SelectorReader<'s, '_> {
         } else {
             (NodeType::Element, Some(self.name(true)?))
         };
-        let mut found = Vec::new();
-        for child in parent.children() {
-            self.budget.spend(1 + name.map_or(0, length) / 16)?;
-            let own = child.pi().map_or_else(
-                || of(child.tag_name().namespace(), child.tag_name().name()),
-                |it| ("", it.target),
-            );
-            if child.node_type() == kind && name.is_none_or(|name| name == own) {
-                found.push(child);
-            }
-        }
+        let own = |node: Node<'s, 's>| match node.pi() {
+            Some(instruction) => ("", instruction.target),
+            None => of(node.tag_name().namespace(), node.tag_name().name()),
+        };
+        self.spend(parent.children().count(), name.map_or(0, length))?;
+        let children = parent.children().filter(|it| it.node_type() == kind);
+        let named = children.filter(|&it| name.is_none_or(|name| name == own(it)));
+        let mut found: Vec<_> = named.collect();
         while self.takes("[") {
             if self.takes("@") {
                 let name = self.name(false)?;
                 self.expect("=")?;
                 let wanted = self.quoted()?;
                 self.expect("]")?;
-                let steps = 1 + (length(name) + wanted.len()) / 16;
-                for node in &found {
-                    let compared = 16 + node.attributes().len();
-                    self.budget.spend(steps.saturating_mul(compared))?;
-                }
+                let compared = found.iter().map(|it| 16 + it.attributes().len());
+                self.spend(compared.sum(), length(name) + wanted.len())?;
                 found.retain(|&it| attribute(it, name).is_some_and(|it| it.value() == wanted));
             } else {
                 let (position, rest) = self.rest.split_once(']').ok_or_else(|| self.invalid())?;
@@ -123,11 +116,17 @@ impl<'s> SelectorReader<'s, '_> {
     }
 
     fn invalid(&self) -> PatchError {
-        PatchError::Operation(self.number, "`sel` is not a selector that is supported")
+        self.operation.invalid("its selector is not supported")
     }
 
     fn unfit(&self) -> PatchError {
-        PatchError::Unfit(self.number, "its selector does not locate one node")
+        self.operation.unfit("its selector locates no single node")
+    }
+
+    /// Counts comparisons with a text of that length.
+    fn spend(&mut self, comparisons: usize, length: usize) -> Result<(), PatchError> {
+        let steps = comparisons.saturating_mul(1 + length / 16);
+        self.operation.budget.spend(steps)
     }
 
     fn takes(&mut self, text: &str) -> bool {
@@ -153,8 +152,7 @@ impl<'s> SelectorReader<'s, '_> {
         let is_part = |it: char| it.is_alphanumeric() || "-_.".contains(it) || !it.is_ascii();
         let end = self.rest.find(|it| !is_part(it));
         let (name, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-        let is_invalid = |it: char| it.is_ascii_digit() || matches!(it, '-' | '.');
-        if name.is_empty() || name.starts_with(is_invalid) {
+        if name.is_empty() {
             return Err(self.invalid());
         }
         self.rest = rest;
@@ -168,13 +166,10 @@ impl<'s> SelectorReader<'s, '_> {
         if self.takes(":") {
             prefix = Some(std::mem::replace(&mut local, self.plain_name()?));
         }
-        self.budget.spend(1 + self.operation.namespaces().count())?;
-        let namespace = match self.operation.lookup_namespace_uri(prefix) {
-            Some(namespace) if is_element || prefix.is_some() => namespace,
-            _ if prefix.is_none() => "",
-            _ => return Err(self.invalid()),
-        };
-        Ok((namespace, local))
+        self.spend(1 + self.operation.node.namespaces().len(), 0)?;
+        let namespace = self.operation.node.lookup_namespace_uri(prefix);
+        let namespace = namespace.filter(|_| is_element || prefix.is_some());
+        Ok((namespace.unwrap_or_default(), local))
     }
 }
 
@@ -196,37 +191,42 @@ mod tests {
     use roxmltree::Document;
 
     use super::*;
+    use crate::error::{Budget, MAX_WORK};
     use crate::xml_document::{parse, span};
 
     const DOCUMENT: &str = r#"<?xml version="1.0"?><!--c1--><?p x?><a:doc xmlns:a="urn:a" xmlns="urn:d" xmlns:u="urn:u">
 <note id="n1">one</note><note u:k="v" id="n2">t&amp;wo<!--c2--><?p y?><?q z?>tail</note><a:note/><list><foo>1</foo></list></a:doc>"#;
 
     fn located(selector: &str) -> Result<String, &'static str> {
-        let mut budget = Budget::new();
+        let mut budget = Budget::new(MAX_WORK);
         let document = parse(DOCUMENT, "file", &mut budget).unwrap();
         let found = locate(selector, &document, &mut budget);
-        found
-            .map_err(|error| error.code())
-            .map(|target| match target {
-                Target::Node(node) => DOCUMENT[span(node)].to_owned(),
-                Target::Attribute(it) => DOCUMENT[it.name.start..it.value.end].to_owned(),
-            })
+        found.map_err(|error| error.code())
     }
 
-    fn locate<'t>(
+    /// The text of what a selector locates.
+    fn locate(
         selector: &str,
-        document: &'t Document<'t>,
+        document: &Document<'_>,
         budget: &mut Budget,
-    ) -> Result<Target<'t>, PatchError> {
+    ) -> Result<String, PatchError> {
         let patch = r#"<diff xmlns="urn:d" xmlns:x="urn:a" xmlns:w="urn:u"/>"#;
         let patch = Document::parse(patch).unwrap();
-        let reader = SelectorReader {
-            rest: selector,
-            operation: patch.root_element(),
+        let mut operation = XmlOperation {
             number: 0,
+            node: patch.root_element(),
+            document,
             budget,
         };
-        reader.locate(document.root())
+        let reader = SelectorReader {
+            rest: selector,
+            operation: &mut operation,
+        };
+        let span = match reader.locate()? {
+            Target::Node(node) => span(node),
+            Target::Attribute(it) => it.name.start..it.value.end,
+        };
+        Ok(document.input_text()[span].to_owned())
     }
 
     #[test]
@@ -256,10 +256,14 @@ mod tests {
             "*/note",
             "*/nothing",
             "doc",
+            "y:doc",
             "*/note[3]",
             "*/note[@k='v']",
             "*/note[1]/@w:id",
             "*/text()[9]",
+            "*/../x",
+            ".",
+            "99999999999999999999",
             // Each step is to locate one node.
             "*/*/foo",
             "*/note/@w:k",
@@ -276,17 +280,13 @@ mod tests {
             "*/note[0]",
             "*/note[last()]",
             "*/note[@id]",
-            "y:doc",
             "*/@id/x",
             "count(*)",
             "*|*",
             "*/note[1]x",
             "id(n1)",
             "*/note[@id='n1]",
-            "*/../x",
-            ".",
             "a b",
-            "99999999999999999999",
             "*/note[99999999999999999999]",
             // No example of the specification has these.
             "*/note[.='one']",
@@ -317,7 +317,7 @@ mod tests {
             (&long, 5_000),
             (&wanted, 800_000),
         ] {
-            let error = locate(costly, &document, &mut Budget::of_work(work)).err();
+            let error = locate(costly, &document, &mut Budget::new(work)).err();
             let limit = Some(PatchError::Limit("too much work"));
             assert_eq!(error, limit, "{costly}");
         }

@@ -11,7 +11,7 @@ fn patched(file: &str, operations: &str) -> Result<String, PatchError> {
 }
 
 fn all(file: &str, patch: &str) -> Result<Vec<String>, PatchError> {
-    apply(file, patch, &mut Budget::new())
+    apply(file, patch, &mut Budget::new(MAX_WORK))
 }
 
 #[test]
