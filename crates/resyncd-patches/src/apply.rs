@@ -8,9 +8,6 @@ use super::{json, xml};
 /// The limit on the length of a patch, and on that of the file to which it is applied, in bytes.
 pub const MAX_PATCH_BYTES: u64 = 16 << 20;
 
-/// The byte order mark.
-const MARK: &str = "\u{feff}";
-
 /// Applies a patch to a file. What the file may be then, the most likely first: data of JSON, and empty elements of XML, are written
 /// in more than one way. `length`: that of the result in bytes, if it is known; a longer one is not returned.
 ///
@@ -40,15 +37,14 @@ pub fn apply_patch<'a>(
             // Read again, so that only one of them is in memory.
             let (before, patch) = (json::parse(file, "file")?, json::parse(patch, "patch")?);
             let after = apply(before, patch, &mut budget)?;
-            let styles = styles.into_iter();
-            Box::new(styles.filter_map(move |style| style.write(&after, limit)))
+            let write = move |style: Style<'_>| style.write(&after, limit);
+            Box::new(styles.into_iter().filter_map(write))
         }
         PatchKind::Xml => Box::new(xml::apply(file, patch, &mut budget)?.into_iter()),
     };
     let results = results.map(move |result| format!("{mark}{result}").into_bytes());
-    Ok(Box::new(
-        results.filter(move |result| result.len() <= limit),
-    ))
+    let results = results.filter(move |result| result.len() <= limit);
+    Ok(Box::new(results))
 }
 
 /// The byte order mark of a text, and what follows it.
@@ -57,8 +53,8 @@ fn text<'a>(bytes: &'a [u8], what: &'static str) -> Result<(&'a str, &'a str), P
         return Err(PatchError::Limit("too long"));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| PatchError::Syntax(what, "no UTF-8"))?;
-    let length = text.strip_prefix(MARK).map_or(0, |_| MARK.len());
-    Ok(text.split_at(length))
+    let unmarked = text.strip_prefix('\u{feff}').unwrap_or(text);
+    Ok(text.split_at(text.len() - unmarked.len()))
 }
 
 #[cfg(test)]

@@ -51,24 +51,23 @@ fn prepare(
     budget: &mut Budget,
 ) -> Result<(), PatchError> {
     let depth = operation.path().count();
+    // Measured before it is copied: a copy of copies grows exponentially.
+    let placed = match operation {
+        PatchOperation::Add(add) => Some(&add.value),
+        PatchOperation::Replace(replace) => Some(&replace.value),
+        PatchOperation::Copy(copy) => document.pointer(copy.from.as_str()),
+        PatchOperation::Move(moved) => document.pointer(moved.from.as_str()),
+        // A test compares no more than the patch states.
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+    };
+    let bytes = placed.map_or(Ok(0), |value| measure(value, depth))?;
     match operation {
-        PatchOperation::Add(add) => budget.add(measure(&add.value, depth)?)?,
-        PatchOperation::Replace(replace) => budget.add(measure(&replace.value, depth)?)?,
-        PatchOperation::Copy(copy) => {
-            // Measured before it is copied: a copy of copies grows exponentially.
-            if let Some(value) = document.pointer(copy.from.as_str()) {
-                budget.add(measure(value, depth)?)?;
-            }
-        }
         PatchOperation::Move(moved) => {
-            if let Some(value) = document.pointer(moved.from.as_str()) {
-                budget.spend(measure(value, depth)? / VALUE_BYTES)?;
-            }
+            budget.spend(bytes / VALUE_BYTES)?;
             prepare_removal(document, &moved.from, budget)?;
         }
         PatchOperation::Remove(remove) => prepare_removal(document, &remove.path, budget)?,
-        // It compares no more than the patch states.
-        PatchOperation::Test(_) => {}
+        _ => budget.add(bytes)?,
     }
     match parent(document, operation.path()) {
         Some(Value::Array(values)) => budget.spend(values.len()),

@@ -122,10 +122,8 @@ impl<'a> XmlOperation<'a> {
             return self.add_attribute(node, added);
         }
         let position = self.node.attribute("pos");
-        let parent = match position {
-            Some("before" | "after") => node.parent().unwrap_or(node),
-            _ => node,
-        };
+        let is_beside = matches!(position, Some("before" | "after"));
+        let parent = node.parent().filter(|_| is_beside).unwrap_or(node);
         let added = self.adapted(content(self.node).unwrap_or_default(), parent)?;
         let at = match (position, content(node), Tag::of(node)) {
             (Some("before"), ..) => span(node).start,
@@ -135,7 +133,8 @@ impl<'a> XmlOperation<'a> {
             (None | Some("prepend"), None, Some(tag)) => {
                 // It is one tag: that gets an end.
                 let name = &self.document.input_text()[tag.name.clone()];
-                return Ok((tag.attributes_end()..tag.end, format!(">{added}</{name}>")));
+                let span = tag.attributes_end()..node.range().end;
+                return Ok((span, format!(">{added}</{name}>")));
             }
             _ => return Err(self.invalid("its position does not fit")),
         };
@@ -178,17 +177,13 @@ impl<'a> XmlOperation<'a> {
     }
 
     fn remove(&self, target: Target<'_>) -> Result<Edit, PatchError> {
-        let space = self.node.attribute("ws");
-        let (before, after) = match space {
-            None => (false, false),
-            Some("before") => (true, false),
-            Some("after") => (false, true),
-            Some("both") => (true, true),
-            Some(_) => return Err(self.invalid("its white space is unknown")),
-        };
+        let ends = self.node.attribute("ws").unwrap_or_default();
+        if !["", "before", "after", "both"].contains(&ends) {
+            return Err(self.invalid("its white space is unknown"));
+        }
         let node = match target {
             Target::Node(node) => node,
-            Target::Attribute(attribute) if space.is_none() => {
+            Target::Attribute(attribute) if ends.is_empty() => {
                 let before = self.document.input_text()[..attribute.name.start].trim_ascii_end();
                 return Ok((before.len()..attribute.value.end + 1, String::new()));
             }
@@ -199,10 +194,10 @@ impl<'a> XmlOperation<'a> {
             space.ok_or_else(|| self.unfit("there is no white space"))
         };
         let mut removed = span(node);
-        if before {
+        if matches!(ends, "before" | "both") {
             removed.start = space(node.prev_sibling())?.start;
         }
-        if after {
+        if matches!(ends, "after" | "both") {
             removed.end = space(node.next_sibling())?.end;
         }
         Ok((removed, String::new()))
@@ -226,10 +221,8 @@ impl<'a> XmlOperation<'a> {
             let tag = Tag::of(node).filter(|tag| part.contains(&tag.name.start));
             let Some(tag) = tag else { continue };
             let mut names = vec![(tag.name.clone(), true)];
-            if let Some(content) = content(node) {
-                let begin = content.end + 2;
-                names.push((begin..begin + tag.name.len(), true));
-            }
+            let end = tag.content.map(|it| it.end + 2);
+            names.extend(end.map(|it| (it..it + tag.name.len(), true)));
             names.extend(tag.attributes.into_iter().map(|it| (it.name, false)));
             for (span, is_element) in names {
                 let new = self.renamed(&text[span.clone()], is_element, node, parent)?;

@@ -69,10 +69,8 @@ pub(super) struct Attribute {
 pub(super) struct Tag {
     pub(super) name: Range<usize>,
     pub(super) attributes: Vec<Attribute>,
-    /// Where the content of the element begins.
-    pub(super) end: usize,
-    /// Whether it is the whole element.
-    pub(super) is_whole: bool,
+    /// Where the children of the element are; `None`: the tag is all of it.
+    pub(super) content: Option<Range<usize>>,
 }
 
 impl Tag {
@@ -96,12 +94,12 @@ impl Tag {
             at = after_space(value.end + 1);
             attributes.push(Attribute { name, value });
         }
-        let is_whole = text[at..].starts_with('/');
+        let begin = text[at..].starts_with('>').then_some(at + 1);
+        let content = begin.and_then(|begin| Some(begin..content_end(node)?));
         Some(Self {
             name,
             attributes,
-            end: at + 1 + usize::from(is_whole),
-            is_whole,
+            content,
         })
     }
 
@@ -114,8 +112,7 @@ impl Tag {
 
 /// Where the children of an element are; `None`: its tag is all of it, or it is no element.
 pub(super) fn content(node: Node<'_, '_>) -> Option<Range<usize>> {
-    let tag = Tag::of(node).filter(|tag| !tag.is_whole)?;
-    Some(tag.end..content_end(node)?)
+    Tag::of(node)?.content
 }
 
 fn content_end(node: Node<'_, '_>) -> Option<usize> {

@@ -67,8 +67,7 @@ impl<'s> SelectorReader<'s, '_> {
         if !self.rest.is_empty() {
             return Err(self.invalid());
         }
-        let attributes = Tag::of(node).map(|tag| tag.attributes);
-        let found = attributes.into_iter().flatten().find(is_named);
+        let found = Tag::of(node).and_then(|tag| tag.attributes.into_iter().find(is_named));
         found.map(Target::Attribute).ok_or_else(|| self.unfit())
     }
 
