@@ -41,12 +41,12 @@ use std::time::Duration;
 pub use account::{XmppAccount, XmppPassword};
 pub use error::XmppError;
 pub use limits::SessionPermit;
-use login::{Login, LoginCredentials, Resumption, Security, log_in};
+use login::{Login, LoginCredentials, Security, log_in};
 use node::NodeName;
 pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
 use resourcesync::draft::node_of;
 use resyncd_core::TopicUri;
-use srv::{ServerAddress, addresses_of};
+use srv::addresses_of;
 use tokio::net::TcpStream;
 
 use crate::Transports;
@@ -98,12 +98,9 @@ impl Transports {
         name: NodeName,
         memory: &NodeMemory,
     ) -> Result<(NodeSession, bool), XmppError> {
-        let NodeMemory {
-            resource, limit, ..
-        } = memory;
+        let resource = &memory.resource;
         let known = memory.resumption.clone();
-        let resumption = known.as_ref().map(|it| &it.resumption);
-        let login = self.log_in(resource, *limit, Some(&name.service), resumption);
+        let login = self.log_in(resource, memory.limit, Some(&name.service), known.as_ref());
         let login = login.await?;
         let is_resumed = login.is_resumed;
         self.nodes.note_address(resource, &login.own);
@@ -136,7 +133,7 @@ impl Transports {
         resource: &str,
         limit: u64,
         service: Option<&str>,
-        resumption: Option<&Resumption>,
+        resumption: Option<&NodeResumption>,
     ) -> Result<Login, XmppError> {
         let account = self.xmpp_account().ok_or(XmppError::NoAccount)?;
         let opening = async {
@@ -183,22 +180,19 @@ fn security_of(account: &XmppAccount, address: IpAddr) -> Security {
 /// Connects to the server of an account.
 async fn connect(account: &XmppAccount) -> Result<(TcpStream, IpAddr), XmppError> {
     let servers = match &account.server {
-        Some((host, port)) => vec![ServerAddress {
-            host: host.clone(),
-            port: *port,
-        }],
+        Some(server) => vec![server.clone()],
         None => addresses_of(&account.domain).await,
     };
     let mut last = format!("{} has none", account.domain);
-    for server in servers {
-        let found = tokio::net::lookup_host((server.host.as_str(), server.port));
+    for (host, port) in servers {
+        let found = tokio::net::lookup_host((host.as_str(), port));
         let connected = match in_time(found).await {
             Ok(found) => first_of(found.take(MOST_ADDRESSES), TcpStream::connect).await,
             Err(error) => Err(error),
         };
         match connected {
             Ok((connection, address)) => return Ok((connection, address.ip())),
-            Err(error) => last = format!("{}:{}: {error}", server.host, server.port),
+            Err(error) => last = format!("{host}:{port}: {error}"),
         }
     }
     Err(XmppError::Unreachable(last))
