@@ -83,7 +83,21 @@ impl Transports {
         memory: &mut NodeMemory,
     ) -> Result<(NodeSession, bool, SessionPermit), XmppError> {
         let permit = self.nodes.session_permit().ok_or(XmppError::TooMany)?;
-        let opened = self.begin_node(name_of(topic)?, memory).await;
+        let name = name_of(topic)?;
+        let opening = async {
+            let (resource, known) = (&memory.resource, memory.resumption.as_ref());
+            let login = self.log_in(resource, memory.limit, Some(&name.service), known);
+            let login = login.await?;
+            let is_resumed = login.is_resumed;
+            self.nodes.note_address(resource, &login.own);
+            let session = NodeSession::begin(login, name, known.cloned(), memory.newest);
+            let mut session = session.await?;
+            if !is_resumed {
+                session.ask_for(&memory.unanswered)?;
+            }
+            Ok((session, is_resumed))
+        };
+        let opened: Result<_, XmppError> = opening.await;
         // A session that was not reached can still be resumed.
         if !matches!(&opened, Err(error) if error.is_of_connection()) {
             memory.resumption = None;
@@ -91,24 +105,6 @@ impl Transports {
         let (session, is_resumed) = opened?;
         memory.unanswered = Vec::new();
         Ok((session, is_resumed, permit))
-    }
-
-    async fn begin_node(
-        &self,
-        name: NodeName,
-        memory: &NodeMemory,
-    ) -> Result<(NodeSession, bool), XmppError> {
-        let resource = &memory.resource;
-        let known = memory.resumption.clone();
-        let login = self.log_in(resource, memory.limit, Some(&name.service), known.as_ref());
-        let login = login.await?;
-        let is_resumed = login.is_resumed;
-        self.nodes.note_address(resource, &login.own);
-        let mut session = NodeSession::begin(login, name, known, memory.newest).await?;
-        if !is_resumed {
-            session.ask_for(memory.unanswered.iter().cloned())?;
-        }
-        Ok((session, is_resumed))
     }
 
     /// Ends the subscription of a channel by a session that takes the place of none. `resource`: that of the channel's sessions.

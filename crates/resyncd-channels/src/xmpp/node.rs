@@ -258,12 +258,9 @@ impl NodeSession {
     }
 
     /// Asks for these items.
-    pub(super) fn ask_for(
-        &mut self,
-        items: impl IntoIterator<Item = String>,
-    ) -> Result<(), XmppError> {
+    pub(super) fn ask_for(&mut self, items: &[String]) -> Result<(), XmppError> {
         for id in items {
-            self.want(ItemQuery::Item(id));
+            self.want(ItemQuery::Item(id.clone()));
         }
         self.ask()
     }
@@ -452,12 +449,10 @@ impl NodeSession {
     }
 
     fn take_message(&mut self, message: &StanzaElement) -> Result<(), XmppError> {
-        let Some(event) = message.child(PUBSUB_EVENT, "event") else {
+        let event = message.child(PUBSUB_EVENT, "event");
+        let Some(event) = event.filter(|_| message.attribute("type") != Some("error")) else {
             return Ok(());
         };
-        if message.attribute("type") == Some("error") {
-            return Ok(());
-        }
         if !message.is_from(&self.name.service) {
             self.note_foreign(message);
             return Ok(());
