@@ -207,24 +207,29 @@ impl NodeSession {
                     }
                 }
                 Some(PendingStep::Ended(why)) => return Err(XmppError::Refused(why.clone())),
-                Some(PendingStep::Stanza { .. }) => self.conclude(),
+                Some(PendingStep::Stanza { answer, is_counted }) => {
+                    if let Some(answer) = answer {
+                        self.stream.offer(answer);
+                    }
+                    if *is_counted {
+                        self.handled = self.handled.wrapping_add(1);
+                        self.is_unacknowledged = true;
+                    }
+                    self.pending.pop_front();
+                }
                 None => {
                     // Once for all that came before an answer.
                     if self.is_unacknowledged {
                         self.acknowledge()?;
                     }
                     // While something is there to be read, nothing is waited for.
-                    let element = tokio::select! {
+                    tokio::select! {
                         biased;
-                        element = self.stream.read() => Some(element?),
-                        _ = self.ticks.tick() => None,
-                    };
-                    match element {
-                        Some(element) => {
+                        element = self.stream.read() => {
                             self.in_stanza = 0;
-                            self.take(&element, true)?;
+                            self.take(&element?, true)?;
                         }
-                        None => self.tick()?,
+                        _ = self.ticks.tick() => self.tick()?,
                     }
                 }
             }
@@ -315,10 +320,7 @@ impl NodeSession {
         let (node, own) = (escaped(&self.name.node), escaped(&self.own));
         let form = format!("<subscribe node='{node}' jid='{own}'/>");
         let answering = tokio::time::timeout(ANSWER_TIMEOUT, self.request(&form, true));
-        let answer = match answering.await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(XmppError::NoAnswer),
-        };
+        let answer = answering.await.map_err(|_| XmppError::NoAnswer)??;
         let subscription = answer.child(PUBSUB, "pubsub");
         let subscription = subscription.and_then(|it| it.child(PUBSUB, "subscription"));
         match subscription.and_then(|it| it.attribute("subscription")) {
@@ -581,19 +583,6 @@ impl NodeSession {
 
     fn end(&mut self, why: &str) {
         self.pending.push_back(PendingStep::Ended(why.to_owned()));
-    }
-
-    /// A stanza is processed.
-    fn conclude(&mut self) {
-        if let Some(PendingStep::Stanza { answer, is_counted }) = self.pending.pop_front() {
-            if let Some(answer) = answer {
-                self.stream.offer(&answer);
-            }
-            if is_counted {
-                self.handled = self.handled.wrapping_add(1);
-                self.is_unacknowledged = true;
-            }
-        }
     }
 
     /// Acknowledges the stanzas that are processed.
