@@ -41,12 +41,12 @@ use std::time::Duration;
 pub use account::{XmppAccount, XmppPassword};
 pub use error::XmppError;
 pub use limits::SessionPermit;
-use login::{Login, LoginCredentials, Resumption, Security, log_in};
+use login::{Login, LoginCredentials, Security, log_in};
 use node::NodeName;
 pub use node::{NodeEvent, NodeItem, NodeResumption, NodeSession};
 use resourcesync::draft::node_of;
 use resyncd_core::TopicUri;
-use srv::{ServerAddress, addresses_of};
+use srv::addresses_of;
 use tokio::net::TcpStream;
 
 use crate::Transports;
@@ -83,7 +83,21 @@ impl Transports {
         memory: &mut NodeMemory,
     ) -> Result<(NodeSession, bool, SessionPermit), XmppError> {
         let permit = self.nodes.session_permit().ok_or(XmppError::TooMany)?;
-        let opened = self.begin_node(name_of(topic)?, memory).await;
+        let name = name_of(topic)?;
+        let opening = async {
+            let (resource, known) = (&memory.resource, memory.resumption.as_ref());
+            let login = self.log_in(resource, memory.limit, Some(&name.service), known);
+            let login = login.await?;
+            let is_resumed = login.is_resumed;
+            self.nodes.note_address(resource, &login.own);
+            let session = NodeSession::begin(login, name, known.cloned(), memory.newest);
+            let mut session = session.await?;
+            if !is_resumed {
+                session.ask_for(&memory.unanswered)?;
+            }
+            Ok((session, is_resumed))
+        };
+        let opened: Result<_, XmppError> = opening.await;
         // A session that was not reached can still be resumed.
         if !matches!(&opened, Err(error) if error.is_of_connection()) {
             memory.resumption = None;
@@ -91,27 +105,6 @@ impl Transports {
         let (session, is_resumed) = opened?;
         memory.unanswered = Vec::new();
         Ok((session, is_resumed, permit))
-    }
-
-    async fn begin_node(
-        &self,
-        name: NodeName,
-        memory: &NodeMemory,
-    ) -> Result<(NodeSession, bool), XmppError> {
-        let NodeMemory {
-            resource, limit, ..
-        } = memory;
-        let known = memory.resumption.clone();
-        let resumption = known.as_ref().map(|it| &it.resumption);
-        let login = self.log_in(resource, *limit, Some(&name.service), resumption);
-        let login = login.await?;
-        let is_resumed = login.is_resumed;
-        self.nodes.note_address(resource, &login.own);
-        let mut session = NodeSession::begin(login, name, known, memory.newest).await?;
-        if !is_resumed {
-            session.ask_for(memory.unanswered.iter().cloned())?;
-        }
-        Ok((session, is_resumed))
     }
 
     /// Ends the subscription of a channel by a session that takes the place of none. `resource`: that of the channel's sessions.
@@ -136,7 +129,7 @@ impl Transports {
         resource: &str,
         limit: u64,
         service: Option<&str>,
-        resumption: Option<&Resumption>,
+        resumption: Option<&NodeResumption>,
     ) -> Result<Login, XmppError> {
         let account = self.xmpp_account().ok_or(XmppError::NoAccount)?;
         let opening = async {
@@ -183,22 +176,19 @@ fn security_of(account: &XmppAccount, address: IpAddr) -> Security {
 /// Connects to the server of an account.
 async fn connect(account: &XmppAccount) -> Result<(TcpStream, IpAddr), XmppError> {
     let servers = match &account.server {
-        Some((host, port)) => vec![ServerAddress {
-            host: host.clone(),
-            port: *port,
-        }],
+        Some(server) => vec![server.clone()],
         None => addresses_of(&account.domain).await,
     };
     let mut last = format!("{} has none", account.domain);
-    for server in servers {
-        let found = tokio::net::lookup_host((server.host.as_str(), server.port));
+    for (host, port) in servers {
+        let found = tokio::net::lookup_host((host.as_str(), port));
         let connected = match in_time(found).await {
             Ok(found) => first_of(found.take(MOST_ADDRESSES), TcpStream::connect).await,
             Err(error) => Err(error),
         };
         match connected {
             Ok((connection, address)) => return Ok((connection, address.ip())),
-            Err(error) => last = format!("{}:{}: {error}", server.host, server.port),
+            Err(error) => last = format!("{host}:{port}: {error}"),
         }
     }
     Err(XmppError::Unreachable(last))

@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str, what: &'static str) -> Result<Value, PatchError>
     if before_values.count() >= MAX_NODES {
         return Err(PatchError::Limit("too many values"));
     }
-    serde_json::from_str(text).map_err(|_| PatchError::syntax(what, "no JSON"))
+    serde_json::from_str(text).map_err(|_| PatchError::Syntax(what, "no JSON"))
 }
 
 /// Applies the operations of a patch to a document, one after the other.
@@ -26,19 +26,19 @@ pub(super) fn patch(
     budget: &mut Budget,
 ) -> Result<Value, PatchError> {
     let Value::Array(operations) = patch else {
-        return Err(PatchError::syntax("patch", "no list of operations"));
+        return Err(PatchError::Syntax("patch", "no list of operations"));
     };
     for (number, operation) in operations.into_iter().enumerate() {
         let operation = serde_json::from_value(operation)
-            .map_err(|_| PatchError::invalid(number, "it is none of RFC 6902"))?;
+            .map_err(|_| PatchError::Operation(number, "it is none of RFC 6902"))?;
         prepare(&mut document, &operation, budget)?;
         let applied = json_patch::patch_unsafe(&mut document, std::slice::from_ref(&operation));
         applied.map_err(|error| match error.kind {
             PatchErrorKind::CannotMoveInsideItself => {
-                PatchError::invalid(number, "it moves a value into itself")
+                PatchError::Operation(number, "it moves a value into itself")
             }
-            PatchErrorKind::TestFailed => PatchError::unfit(number, "the value differs"),
-            _ => PatchError::unfit(number, "there is no such value"),
+            PatchErrorKind::TestFailed => PatchError::Unfit(number, "the value differs"),
+            _ => PatchError::Unfit(number, "there is no such value"),
         })?;
     }
     Ok(document)
@@ -51,24 +51,23 @@ fn prepare(
     budget: &mut Budget,
 ) -> Result<(), PatchError> {
     let depth = operation.path().count();
+    // Measured before it is copied: a copy of copies grows exponentially.
+    let placed = match operation {
+        PatchOperation::Add(add) => Some(&add.value),
+        PatchOperation::Replace(replace) => Some(&replace.value),
+        PatchOperation::Copy(copy) => document.pointer(copy.from.as_str()),
+        PatchOperation::Move(moved) => document.pointer(moved.from.as_str()),
+        // A test compares no more than the patch states.
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+    };
+    let bytes = placed.map_or(Ok(0), |value| measure(value, depth))?;
     match operation {
-        PatchOperation::Add(add) => budget.add(measure(&add.value, depth)?)?,
-        PatchOperation::Replace(replace) => budget.add(measure(&replace.value, depth)?)?,
-        PatchOperation::Copy(copy) => {
-            // Measured before it is copied: a copy of copies grows exponentially.
-            if let Some(value) = document.pointer(copy.from.as_str()) {
-                budget.add(measure(value, depth)?)?;
-            }
-        }
         PatchOperation::Move(moved) => {
-            if let Some(value) = document.pointer(moved.from.as_str()) {
-                budget.spend(measure(value, depth)? / VALUE_BYTES)?;
-            }
+            budget.spend(bytes / VALUE_BYTES)?;
             prepare_removal(document, &moved.from, budget)?;
         }
         PatchOperation::Remove(remove) => prepare_removal(document, &remove.path, budget)?,
-        // It compares no more than the patch states.
-        PatchOperation::Test(_) => {}
+        _ => budget.add(bytes)?,
     }
     match parent(document, operation.path()) {
         Some(Value::Array(values)) => budget.spend(values.len()),
@@ -82,19 +81,18 @@ fn prepare_removal(
     path: &Pointer,
     budget: &mut Budget,
 ) -> Result<(), PatchError> {
-    match parent(document, path) {
-        Some(Value::Array(values)) => budget.spend(values.len()),
-        Some(Value::Object(members)) => {
-            budget.spend(members.len())?;
-            if let Some(key) = path.last()
-                && let Some((key, value)) = members.shift_remove_entry(key.decoded().as_ref())
-            {
-                members.insert(key, value);
-            }
-            Ok(())
-        }
-        _ => Ok(()),
+    let parent = parent(document, path);
+    budget.spend(match &parent {
+        Some(Value::Array(values)) => values.len(),
+        Some(Value::Object(members)) => members.len(),
+        _ => 0,
+    })?;
+    if let (Some(Value::Object(members)), Some(key)) = (parent, path.last())
+        && let Some((key, value)) = members.shift_remove_entry(key.decoded().as_ref())
+    {
+        members.insert(key, value);
     }
+    Ok(())
 }
 
 fn parent<'a>(document: &'a mut Value, path: &Pointer) -> Option<&'a mut Value> {
@@ -151,10 +149,11 @@ pub(super) fn merge(target: Value, patch: Value, budget: &mut Budget) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::MAX_WORK;
 
     fn patched(document: &str, changes: &str) -> Result<String, PatchError> {
         let (document, changes) = (parse(document, "file")?, parse(changes, "patch")?);
-        Ok(patch(document, changes, &mut Budget::new())?.to_string())
+        Ok(patch(document, changes, &mut Budget::new(MAX_WORK))?.to_string())
     }
 
     /// RFC 6902, appendix A; and what the other sections say.
@@ -383,7 +382,7 @@ mod tests {
             (&nested, r#"{"op":"move","from":"/a","path":"/a"}"#),
         ] {
             for (work, fits) in [(5_000_000, true), (500_000, false)] {
-                let mut budget = Budget::of_work(work);
+                let mut budget = Budget::new(work);
                 let patched = patch(document.clone(), list(operation, 1000), &mut budget);
                 assert_eq!(patched.is_ok(), fits, "{operation}");
             }
@@ -400,7 +399,7 @@ mod tests {
         ] {
             let document = parse(&document, "file").unwrap();
             let copies = list(r#"{"op":"copy","from":"/a","path":"/b"}"#, 1000);
-            let error = patch(document, copies, &mut Budget::new());
+            let error = patch(document, copies, &mut Budget::new(MAX_WORK));
             assert_eq!(error, Err(PatchError::Limit("it adds too much")));
         }
     }
@@ -444,7 +443,7 @@ mod tests {
             ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
         ] {
             let parse = |text| parse(text, "file").unwrap();
-            let merged = merge(parse(target), parse(patch), &mut Budget::new()).unwrap();
+            let merged = merge(parse(target), parse(patch), &mut Budget::new(MAX_WORK)).unwrap();
             assert_eq!(merged.to_string(), expected, "{target} {patch}");
         }
     }
@@ -455,7 +454,7 @@ mod tests {
             let members = (0..1000).map(|n| (format!("{prefix}{n}"), value.clone()));
             Value::from(Map::from_iter(members))
         };
-        let mut budget = Budget::of_work(500_000);
+        let mut budget = Budget::new(500_000);
         let error = merge(object("a", 1.into()), object("b", Value::Null), &mut budget);
         assert_eq!(error, Err(PatchError::Limit("too much work")));
     }

@@ -26,22 +26,16 @@ pub(super) fn parse<'a>(
 ) -> Result<Document<'a>, PatchError> {
     // The reader would skip it, and its places would not be those in the text.
     if text.starts_with('\u{feff}') {
-        return Err(PatchError::syntax(what, "a second byte order mark"));
+        return Err(PatchError::Syntax(what, "a second byte order mark"));
     }
     // No more prefixes than these are in scope anywhere.
     let mut prefixes = HashSet::new();
     for (at, _) in text.match_indices("xmlns") {
         budget.spend(MAX_DECLARATION / 4)?;
-        let bytes = &text.as_bytes()[at..];
-        let bytes = &bytes[..bytes.len().min(MAX_DECLARATION)];
-        let is_quote = |it: &u8| matches!(it, b'"' | b'\'');
-        let begin = bytes.iter().position(is_quote).filter(|&begin| {
-            let quote = bytes[begin];
-            bytes[begin + 1..].contains(&quote)
-        });
-        let Some(begin) = begin else {
-            return Err(PatchError::Limit("a prefix or a namespace is too long"));
-        };
+        let bytes = &text.as_bytes()[at..text.len().min(at + MAX_DECLARATION)];
+        let begin = bytes.iter().position(|it| matches!(it, b'"' | b'\''));
+        let begin = begin.filter(|&begin| bytes[begin + 1..].contains(&bytes[begin]));
+        let begin = begin.ok_or(PatchError::Limit("a prefix or a namespace is too long"))?;
         prefixes.insert(&bytes[..begin]);
     }
     let declared = prefixes.len();
@@ -58,14 +52,10 @@ pub(super) fn parse<'a>(
         }
         let compared = attributes * (attributes + tag.len() / 16) + (1 + attributes) * declared;
         // Where something is declared, what is in scope is copied, after a search for each in the copy.
-        let copied = if tag.contains("xmlns") {
-            declared * declared
-        } else {
-            0
-        };
+        let copied = declared * declared * usize::from(tag.contains("xmlns"));
         budget.spend(ELEMENT_STEPS + (compared + copied) / 4)?;
     }
-    Document::parse(text).map_err(|_| PatchError::syntax(what, "no XML"))
+    Document::parse(text).map_err(|_| PatchError::Syntax(what, "no XML"))
 }
 
 /// An attribute or the declaration of a prefix, and where it is in the text.
@@ -79,10 +69,8 @@ pub(super) struct Attribute {
 pub(super) struct Tag {
     pub(super) name: Range<usize>,
     pub(super) attributes: Vec<Attribute>,
-    /// Where the content of the element begins.
-    pub(super) end: usize,
-    /// Whether it is the whole element.
-    pub(super) is_whole: bool,
+    /// Where the children of the element are; `None`: the tag is all of it.
+    pub(super) content: Option<Range<usize>>,
 }
 
 impl Tag {
@@ -106,12 +94,12 @@ impl Tag {
             at = after_space(value.end + 1);
             attributes.push(Attribute { name, value });
         }
-        let is_whole = text[at..].starts_with('/');
+        let begin = text[at..].starts_with('>').then_some(at + 1);
+        let content = begin.and_then(|begin| Some(begin..content_end(node)?));
         Some(Self {
             name,
             attributes,
-            end: at + 1 + usize::from(is_whole),
-            is_whole,
+            content,
         })
     }
 
@@ -124,8 +112,7 @@ impl Tag {
 
 /// Where the children of an element are; `None`: its tag is all of it, or it is no element.
 pub(super) fn content(node: Node<'_, '_>) -> Option<Range<usize>> {
-    let tag = Tag::of(node).filter(|tag| !tag.is_whole)?;
-    Some(tag.end..content_end(node)?)
+    Tag::of(node)?.content
 }
 
 fn content_end(node: Node<'_, '_>) -> Option<usize> {

@@ -4,6 +4,7 @@ use std::io;
 
 use super::element::MOST_DEEP;
 use super::limits::{MOST_OF_SOURCE, MOST_SESSIONS};
+use super::stanza::{LONGEST_TAG, LONGEST_TOKEN};
 
 /// Why a node can't be listened to, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,8 +60,10 @@ pub enum XmppError {
     #[error("a stanza is larger than {0} bytes; see [limits] notification")]
     TooLarge(usize),
     /// A start tag of a stanza is longer than allowed.
-    #[error("{0}")]
-    LongTag(String),
+    #[error(
+        "a start tag of a stanza is longer than {LONGEST_TAG} bytes, or a value in it than {LONGEST_TOKEN}"
+    )]
+    LongTag,
     /// An item, or a stanza of the service, is not accepted. The session goes on.
     #[error("an item of the node is not accepted: {0}")]
     Item(String),
@@ -96,7 +99,7 @@ impl XmppError {
             Self::Lost(_) => "connection-lost",
             Self::Unanswered => "unanswered-pings",
             Self::Endless => "endless-message",
-            Self::TooLarge(_) | Self::LongTag(_) => "too-large",
+            Self::TooLarge(_) | Self::LongTag => "too-large",
             Self::Item(_) => "bad-item",
             Self::Protocol(_) => "xmpp-protocol",
         }
@@ -116,7 +119,7 @@ impl XmppError {
     pub fn is_of_message(&self) -> bool {
         matches!(
             self,
-            Self::Endless | Self::TooLarge(_) | Self::LongTag(_) | Self::Item(_)
+            Self::Endless | Self::TooLarge(_) | Self::LongTag | Self::Item(_)
         )
     }
 

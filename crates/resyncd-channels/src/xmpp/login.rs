@@ -15,6 +15,7 @@ use super::account::XmppAccount;
 use super::element::StanzaElement;
 use super::error::XmppError;
 use super::names::{BIND, CLIENT, SASL, SM, STANZA_ERRORS, TLS};
+use super::node::NodeResumption;
 use super::scram::Scram;
 use super::stanza::AROUND;
 use super::stream::{AnyConnection, XmlStream, condition, escaped, shown, unexpected};
@@ -31,17 +32,6 @@ pub(super) enum Security {
     Required,
     /// Only if the server requires it: nobody is in between.
     Loopback,
-}
-
-/// What a session is resumed with (XEP-0198, section 5).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Resumption {
-    /// The name that the server gave it.
-    pub(super) id: String,
-    /// How many stanzas were processed.
-    pub(super) handled: u32,
-    /// The full address.
-    pub(super) own: String,
 }
 
 /// Whether stanzas are acknowledged (XEP-0198).
@@ -82,7 +72,7 @@ pub(super) async fn log_in(
     connection: AnyConnection,
     security: Security,
     credentials: &LoginCredentials<'_>,
-    resumption: Option<&Resumption>,
+    resumption: Option<&NodeResumption>,
 ) -> Result<Login, XmppError> {
     let domain = &credentials.account.domain;
     let mut stream = XmlStream::new(connection, LONGEST_BEFORE);
@@ -101,32 +91,24 @@ pub(super) async fn log_in(
     stream.set_limit(credentials.limit.saturating_add(AROUND));
     let features = stream.begin(domain, credentials.service).await?;
     let has_management = features.child(SM, "sm").is_some();
+    let mut login = Login {
+        stream,
+        own: String::new(),
+        management: Management::Off,
+        is_resumed: false,
+        early: Vec::new(),
+    };
     if let Some(resumption) = resumption
         && has_management
-        && resume(&mut stream, resumption).await?
+        && login.resume(resumption).await?
     {
-        return Ok(Login {
-            stream,
-            own: resumption.own.clone(),
-            management: Management::Resumable(resumption.id.clone()),
-            is_resumed: true,
-            early: Vec::new(),
-        });
+        return Ok(login);
     }
-    let mut early = Vec::new();
-    let own = bind(&mut stream, credentials.resource, &mut early).await?;
-    let management = if has_management {
-        manage(&mut stream, &mut early).await?
-    } else {
-        Management::Off
-    };
-    Ok(Login {
-        stream,
-        own,
-        management,
-        is_resumed: false,
-        early,
-    })
+    login.bind(credentials.resource).await?;
+    if has_management {
+        login.manage().await?;
+    }
+    Ok(login)
 }
 
 async fn encrypt(
@@ -181,19 +163,18 @@ async fn authenticate(
     let message = STANDARD.encode(proof?);
     stream.send(&format!("<response xmlns='{SASL}'>{message}</response>"))?;
     let mut last = stream.read().await?;
-    if last.is(SASL, "challenge") {
-        // The signature may come as a challenge of its own (RFC 5802, section 5).
+    // The signature may come as a challenge of its own (RFC 5802, section 5).
+    let is_separate = last.is(SASL, "challenge");
+    if is_separate {
         scram.check(&decoded(&last)?)?;
         stream.send(&format!("<response xmlns='{SASL}'/>"))?;
         last = stream.read().await?;
-        return if last.is(SASL, "success") {
-            Ok(())
-        } else {
-            Err(not_authenticated(&last))
-        };
     }
     if !last.is(SASL, "success") {
         return Err(not_authenticated(&last));
+    }
+    if is_separate {
+        return Ok(());
     }
     scram.check(&decoded(&last)?)
 }
@@ -211,80 +192,77 @@ fn not_authenticated(answer: &StanzaElement) -> XmppError {
     }
 }
 
-/// Resumes a session. False: the server does not know it any more.
-async fn resume(stream: &mut XmlStream, resumption: &Resumption) -> Result<bool, XmppError> {
-    let (id, handled) = (escaped(&resumption.id), resumption.handled);
-    stream.send(&format!(
-        "<resume xmlns='{SM}' h='{handled}' previd='{id}'/>"
-    ))?;
-    let answer = stream.read().await?;
-    match answer.name.as_str() {
-        "resumed" if answer.namespace.as_str() == SM => Ok(true),
-        "failed" if answer.namespace.as_str() == SM => Ok(false),
-        _ => Err(unexpected(&answer)),
-    }
-}
-
-/// Reads until there is an answer. As soon as the resource is bound, other stanzas may come before it.
-async fn answer(
-    stream: &mut XmlStream,
-    early: &mut Vec<StanzaElement>,
-    is_answer: impl Fn(&StanzaElement) -> bool,
-) -> Result<StanzaElement, XmppError> {
-    let begun = stream.received();
-    loop {
-        let element = stream.read().await?;
-        if is_answer(&element) {
-            return Ok(element);
+impl Login {
+    /// Resumes a session. False: the server does not know it any more.
+    async fn resume(&mut self, resumption: &NodeResumption) -> Result<bool, XmppError> {
+        let (id, handled) = (escaped(&resumption.id), resumption.handled);
+        self.stream.send(&format!(
+            "<resume xmlns='{SM}' h='{handled}' previd='{id}'/>"
+        ))?;
+        let answer = self.stream.read().await?;
+        self.is_resumed = answer.is(SM, "resumed");
+        if self.is_resumed {
+            self.own.clone_from(&resumption.own);
+            self.management = Management::Resumable(resumption.id.clone());
+        } else if !answer.is(SM, "failed") {
+            return Err(unexpected(&answer));
         }
-        if element.namespace.as_str() != CLIENT || early.len() == MOST_EARLY {
-            return Err(unexpected(&element));
-        }
-        early.push(element);
-        stream.check_received_since(begun)?;
+        Ok(self.is_resumed)
     }
-}
 
-/// Binds a resource. Returns the full address.
-async fn bind(
-    stream: &mut XmlStream,
-    resource: &str,
-    early: &mut Vec<StanzaElement>,
-) -> Result<String, XmppError> {
-    let resource = escaped(resource);
-    stream.send(&format!(
-        "<iq type='set' id='bind'><bind xmlns='{BIND}'><resource>{resource}</resource></bind></iq>"
-    ))?;
-    let is_answer = |it: &StanzaElement| it.is(CLIENT, "iq") && it.attribute("id") == Some("bind");
-    let answer = answer(stream, early, is_answer).await?;
-    if let Some(error) = answer.child(CLIENT, "error") {
-        let text = format!("no resource: {}", condition(error, STANZA_ERRORS));
-        return Err(XmppError::Authentication(text));
-    }
-    let bound = answer.child(BIND, "bind");
-    let own = bound.and_then(|bound| bound.child(BIND, "jid"));
-    match own.map(|own| own.text.trim()) {
-        Some(own) if !own.is_empty() => Ok(shown(own)),
-        _ => Err(unexpected(&answer)),
-    }
-}
-
-/// Has stanzas acknowledged.
-async fn manage(
-    stream: &mut XmlStream,
-    early: &mut Vec<StanzaElement>,
-) -> Result<Management, XmppError> {
-    stream.send(&format!("<enable xmlns='{SM}' resume='true'/>"))?;
-    let is_answer = |it: &StanzaElement| it.namespace.as_str() == SM;
-    let answer = answer(stream, early, is_answer).await?;
-    match answer.name.as_str() {
-        "enabled" => {
-            let can_resume = matches!(answer.attribute("resume"), Some("true" | "1"));
-            let id = answer.attribute("id").filter(|_| can_resume);
-            let id = id.map(str::to_owned);
-            Ok(id.map_or(Management::Acknowledged, Management::Resumable))
+    /// Reads until there is an answer. As soon as the resource is bound, other stanzas may come before it.
+    async fn answer(
+        &mut self,
+        is_answer: impl Fn(&StanzaElement) -> bool,
+    ) -> Result<StanzaElement, XmppError> {
+        let begun = self.stream.received();
+        loop {
+            let element = self.stream.read().await?;
+            if is_answer(&element) {
+                return Ok(element);
+            }
+            if element.namespace.as_str() != CLIENT || self.early.len() == MOST_EARLY {
+                return Err(unexpected(&element));
+            }
+            self.early.push(element);
+            self.stream.check_received_since(begun)?;
         }
-        "failed" => Ok(Management::Off),
-        _ => Err(unexpected(&answer)),
+    }
+
+    /// Binds a resource.
+    async fn bind(&mut self, resource: &str) -> Result<(), XmppError> {
+        let resource = escaped(resource);
+        self.stream.send(&format!(
+            "<iq type='set' id='bind'><bind xmlns='{BIND}'><resource>{resource}</resource></bind></iq>"
+        ))?;
+        let answering = self.answer(|it| it.is(CLIENT, "iq") && it.attribute("id") == Some("bind"));
+        let answer = answering.await?;
+        if let Some(error) = answer.child(CLIENT, "error") {
+            let text = format!("no resource: {}", condition(error, STANZA_ERRORS));
+            return Err(XmppError::Authentication(text));
+        }
+        let bound = answer.child(BIND, "bind");
+        let own = bound.and_then(|bound| bound.child(BIND, "jid"));
+        let own = own.map(|own| own.text.trim()).filter(|own| !own.is_empty());
+        self.own = shown(own.ok_or_else(|| unexpected(&answer))?);
+        Ok(())
+    }
+
+    /// Has stanzas acknowledged.
+    async fn manage(&mut self) -> Result<(), XmppError> {
+        self.stream
+            .send(&format!("<enable xmlns='{SM}' resume='true'/>"))?;
+        let answer = self.answer(|it| it.namespace.as_str() == SM).await?;
+        match answer.name.as_str() {
+            "enabled" => {
+                let can_resume = matches!(answer.attribute("resume"), Some("true" | "1"));
+                let id = answer.attribute("id").filter(|_| can_resume);
+                let id = id.map(str::to_owned);
+                self.management = id.map_or(Management::Acknowledged, Management::Resumable);
+                Ok(())
+            }
+            "failed" => Ok(()),
+            _ => Err(unexpected(&answer)),
+        }
     }
 }

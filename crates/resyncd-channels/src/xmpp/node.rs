@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::element::StanzaElement;
 use super::error::XmppError;
-use super::login::{Login, Management, Resumption};
+use super::login::{Login, Management};
 use super::names::{CLIENT, PING, PUBSUB, PUBSUB_EVENT, SM, STANZA_ERRORS};
 use super::stream::{XmlStream, condition, escaped, shown, unexpected};
 use super::wanted::{ItemQuery, WantedItems};
@@ -66,10 +66,15 @@ pub struct NodeItem {
     pub is_answer: bool,
 }
 
-/// What a session is resumed with whose connection was lost.
+/// What a session is resumed with whose connection was lost (XEP-0198, section 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeResumption {
-    pub(super) resumption: Resumption,
+    /// The name that the server gave it.
+    pub(super) id: String,
+    /// How many stanzas were processed.
+    pub(super) handled: u32,
+    /// The full address.
+    pub(super) own: String,
     /// What the service was asked for and has not answered.
     wanted: Vec<ItemQuery>,
     /// How many requests were sent: an answer to one of them may still come.
@@ -134,7 +139,7 @@ impl NodeSession {
         if let Some(known) = resumption {
             unanswered = known.wanted;
             if is_resumed {
-                session.handled = known.resumption.handled;
+                session.handled = known.handled;
                 session.requests = known.requests;
             } else {
                 unanswered.retain(|wanted| matches!(wanted, ItemQuery::Item(_)));
@@ -202,24 +207,29 @@ impl NodeSession {
                     }
                 }
                 Some(PendingStep::Ended(why)) => return Err(XmppError::Refused(why.clone())),
-                Some(PendingStep::Stanza { .. }) => self.conclude(),
+                Some(PendingStep::Stanza { answer, is_counted }) => {
+                    if let Some(answer) = answer {
+                        self.stream.offer(answer);
+                    }
+                    if *is_counted {
+                        self.handled = self.handled.wrapping_add(1);
+                        self.is_unacknowledged = true;
+                    }
+                    self.pending.pop_front();
+                }
                 None => {
                     // Once for all that came before an answer.
                     if self.is_unacknowledged {
                         self.acknowledge()?;
                     }
                     // While something is there to be read, nothing is waited for.
-                    let element = tokio::select! {
+                    tokio::select! {
                         biased;
-                        element = self.stream.read() => Some(element?),
-                        _ = self.ticks.tick() => None,
-                    };
-                    match element {
-                        Some(element) => {
+                        element = self.stream.read() => {
                             self.in_stanza = 0;
-                            self.take(&element, true)?;
+                            self.take(&element?, true)?;
                         }
-                        None => self.tick()?,
+                        _ = self.ticks.tick() => self.tick()?,
                     }
                 }
             }
@@ -253,12 +263,9 @@ impl NodeSession {
     }
 
     /// Asks for these items.
-    pub(super) fn ask_for(
-        &mut self,
-        items: impl IntoIterator<Item = String>,
-    ) -> Result<(), XmppError> {
+    pub(super) fn ask_for(&mut self, items: &[String]) -> Result<(), XmppError> {
         for id in items {
-            self.want(ItemQuery::Item(id));
+            self.want(ItemQuery::Item(id.clone()));
         }
         self.ask()
     }
@@ -270,11 +277,9 @@ impl NodeSession {
             return None;
         };
         self.can_resume.then(|| NodeResumption {
-            resumption: Resumption {
-                id: id.clone(),
-                handled: self.handled,
-                own: self.own.clone(),
-            },
+            id: id.clone(),
+            handled: self.handled,
+            own: self.own.clone(),
             wanted: self.wanted.unanswered(),
             requests: self.requests,
         })
@@ -315,10 +320,7 @@ impl NodeSession {
         let (node, own) = (escaped(&self.name.node), escaped(&self.own));
         let form = format!("<subscribe node='{node}' jid='{own}'/>");
         let answering = tokio::time::timeout(ANSWER_TIMEOUT, self.request(&form, true));
-        let answer = match answering.await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(XmppError::NoAnswer),
-        };
+        let answer = answering.await.map_err(|_| XmppError::NoAnswer)??;
         let subscription = answer.child(PUBSUB, "pubsub");
         let subscription = subscription.and_then(|it| it.child(PUBSUB, "subscription"));
         match subscription.and_then(|it| it.attribute("subscription")) {
@@ -330,7 +332,7 @@ impl NodeSession {
     /// Sends a request to the service and waits for the answer. `is_used`: whether stanzas that arrive meanwhile are processed.
     async fn request(&mut self, form: &str, is_used: bool) -> Result<StanzaElement, XmppError> {
         let begun = self.stream.received();
-        let id = self.send_request("set", &format!("<pubsub xmlns='{PUBSUB}'>{form}</pubsub>"))?;
+        let id = self.send_request("set", form)?;
         loop {
             let element = self.stream.read().await;
             let element = element.map_err(XmppError::in_session)?;
@@ -338,35 +340,32 @@ impl NodeSession {
                 && element.attribute("id") == Some(&id)
                 && matches!(element.attribute("type"), Some("result" | "error"))
                 && element.is_from(&self.name.service);
-            if !is_answer && !is_used {
-                continue;
+            if is_answer {
+                self.processed(&element, true, None);
+                return match element.child(CLIENT, "error") {
+                    Some(error) => Err(XmppError::Refused(condition(error, STANZA_ERRORS))),
+                    None if element.attribute("type") == Some("error") => {
+                        Err(XmppError::Refused("undefined-condition".to_owned()))
+                    }
+                    None => Ok(element),
+                };
             }
-            if !is_answer {
+            if is_used {
                 self.take(&element, true)?;
                 self.stream.check_received_since(begun)?;
                 if self.pending.len() > MOST_WAITING {
-                    let text =
-                        "the PubSub service sends other stanzas in place of an answer".to_owned();
-                    return Err(XmppError::Protocol(text));
+                    let text = "the PubSub service sends other stanzas in place of an answer";
+                    return Err(XmppError::Protocol(text.to_owned()));
                 }
-                continue;
             }
-            self.processed(&element, true, None);
-            return match element.child(CLIENT, "error") {
-                Some(error) => Err(XmppError::Refused(condition(error, STANZA_ERRORS))),
-                None if element.attribute("type") == Some("error") => {
-                    Err(XmppError::Refused("undefined-condition".to_owned()))
-                }
-                None => Ok(element),
-            };
         }
     }
 
-    fn send_request(&mut self, kind: &str, content: &str) -> Result<String, XmppError> {
+    fn send_request(&mut self, kind: &str, form: &str) -> Result<String, XmppError> {
         self.requests += 1;
         let (id, to) = (format!("r{}", self.requests), escaped(&self.name.service));
         self.stream.send(&format!(
-            "<iq type='{kind}' id='{id}' to='{to}'>{content}</iq>"
+            "<iq type='{kind}' id='{id}' to='{to}'><pubsub xmlns='{PUBSUB}'>{form}</pubsub></iq>"
         ))?;
         Ok(id)
     }
@@ -382,13 +381,10 @@ impl NodeSession {
     /// Asks for what is wanted, once the service has answered what it was asked before. Items come as those of an event do.
     fn ask(&mut self) -> Result<(), XmppError> {
         let id = format!("r{}", self.requests + 1);
-        match self.wanted.ask(&id, &self.name.node) {
-            Some(form) => {
-                let form = format!("<pubsub xmlns='{PUBSUB}'>{form}</pubsub>");
-                self.send_request("get", &form).map(|_| ())
-            }
-            None => Ok(()),
+        if let Some(form) = self.wanted.ask(&id, &self.name.node) {
+            self.send_request("get", &form)?;
         }
+        Ok(())
     }
 
     /// Asks whether the server is there; ends a session whose server is gone, or never ends a stanza.
@@ -455,12 +451,10 @@ impl NodeSession {
     }
 
     fn take_message(&mut self, message: &StanzaElement) -> Result<(), XmppError> {
-        let Some(event) = message.child(PUBSUB_EVENT, "event") else {
+        let event = message.child(PUBSUB_EVENT, "event");
+        let Some(event) = event.filter(|_| message.attribute("type") != Some("error")) else {
             return Ok(());
         };
-        if message.attribute("type") == Some("error") {
-            return Ok(());
-        }
         if !message.is_from(&self.name.service) {
             self.note_foreign(message);
             return Ok(());
@@ -591,19 +585,6 @@ impl NodeSession {
         self.pending.push_back(PendingStep::Ended(why.to_owned()));
     }
 
-    /// A stanza is processed.
-    fn conclude(&mut self) {
-        if let Some(PendingStep::Stanza { answer, is_counted }) = self.pending.pop_front() {
-            if let Some(answer) = answer {
-                self.stream.offer(&answer);
-            }
-            if is_counted {
-                self.handled = self.handled.wrapping_add(1);
-                self.is_unacknowledged = true;
-            }
-        }
-    }
-
     /// Acknowledges the stanzas that are processed.
     fn acknowledge(&mut self) -> Result<(), XmppError> {
         self.is_unacknowledged = false;
@@ -617,25 +598,19 @@ impl NodeSession {
 
 /// Whether one of these items has a document, accepted or not.
 fn has_document(items: &StanzaElement) -> bool {
-    let mut items = items.children.iter().filter(|it| it.is_item());
-    items.any(|item| item.document.is_some())
+    let mut items = items.children.iter();
+    items.any(|item| item.is_item() && item.document.is_some())
 }
 
 /// Whether a service says that there is no subscription.
 fn is_gone(text: &str) -> bool {
-    let conditions = ["item-not-found", "unexpected-request", "gone"];
-    conditions
-        .iter()
-        .any(|condition| text.starts_with(condition))
+    let mut conditions = ["item-not-found", "unexpected-request", "gone"].iter();
+    conditions.any(|condition| text.starts_with(condition))
 }
 
 fn answer_to(iq: &StanzaElement, kind: &str, content: &str) -> String {
     let id = escaped(iq.attribute("id").unwrap_or_default());
-    let to = iq
-        .attribute("from")
-        .map(|from| format!(" to='{}'", escaped(from)));
-    format!(
-        "<iq type='{kind}' id='{id}'{}>{content}</iq>",
-        to.unwrap_or_default()
-    )
+    let from = iq.attribute("from");
+    let to = from.map_or_else(String::new, |from| format!(" to='{}'", escaped(from)));
+    format!("<iq type='{kind}' id='{id}'{to}>{content}</iq>")
 }

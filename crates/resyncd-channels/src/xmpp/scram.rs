@@ -75,10 +75,8 @@ impl Scram {
         if !added.is_some_and(|it| !it.is_empty() && it.iter().all(u8::is_ascii_graphic)) {
             return Err("the challenge is not to this request");
         }
-        if iterations
-            .parse()
-            .is_ok_and(|count| ITERATIONS.contains(&count))
-        {
+        let iterations = iterations.parse();
+        if iterations.is_ok_and(|count| ITERATIONS.contains(&count)) {
             Ok(())
         } else {
             Err("the number of iterations is below 4096 or above 500,000")

@@ -21,16 +21,9 @@ const MOST_ALIASES: usize = 8;
 /// How many addresses are tried.
 const MOST_ADDRESSES: usize = 8;
 
-/// A name or an address, and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServerAddress {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-/// The addresses of a domain's server, the one to try first at the beginning. Without records it is the domain itself; none if the
+/// The hosts and ports of a domain's server, the one to try first at the beginning. Without records it is the domain itself; none if the
 /// domain states that it has no server.
-pub(super) async fn addresses_of(domain: &str) -> Vec<ServerAddress> {
+pub(super) async fn addresses_of(domain: &str) -> Vec<(String, u16)> {
     let mut records = Vec::new();
     if domain.parse::<IpAddr>().is_err()
         && domain.contains('.')
@@ -40,10 +33,7 @@ pub(super) async fn addresses_of(domain: &str) -> Vec<ServerAddress> {
         records = asking.await.unwrap_or_default();
     }
     if records.is_empty() {
-        return vec![ServerAddress {
-            host: domain.to_owned(),
-            port: XmppAccount::DEFAULT_PORT,
-        }];
+        return vec![(domain.to_owned(), XmppAccount::DEFAULT_PORT)];
     }
     ordered(records, random_share)
 }
@@ -90,7 +80,7 @@ fn random_share() -> f64 {
 
 /// The addresses in the order in which they are tried: by priority, and among those of one priority by chance, in which each is the
 /// first as often as its weight says. `spread`: a number from 0 to 1.
-fn ordered(records: Vec<SRV>, spread: impl Fn() -> f64) -> Vec<ServerAddress> {
+fn ordered(records: Vec<SRV>, spread: impl Fn() -> f64) -> Vec<(String, u16)> {
     // How long each waits for an event that is as frequent as its weight says: the first one is of each as often as its share.
     let wait = |record: SRV| (-spread().ln() / (f64::from(record.weight) + 0.1), record);
     let mut waiting: Vec<_> = records.into_iter().map(wait).collect();
@@ -100,9 +90,9 @@ fn ordered(records: Vec<SRV>, spread: impl Fn() -> f64) -> Vec<ServerAddress> {
     });
     let records = waiting.into_iter().map(|(_, record)| record);
     let addresses = records.filter(|record| !record.target.is_root());
-    let addresses = addresses.map(|record| ServerAddress {
-        host: record.target.to_ascii().trim_end_matches('.').to_owned(),
-        port: record.port,
+    let addresses = addresses.map(|record| {
+        let host = record.target.to_ascii();
+        (host.trim_end_matches('.').to_owned(), record.port)
     });
     addresses.take(MOST_ADDRESSES).collect()
 }
@@ -188,12 +178,12 @@ mod tests {
     fn addresses_are_ordered_by_priority_and_chance() {
         let hosts = |records: &[SRV], spread: f64| -> Vec<String> {
             let addresses = ordered(records.to_vec(), || spread);
-            addresses.into_iter().map(|address| address.host).collect()
+            addresses.into_iter().map(|(host, _)| host).collect()
         };
         let mut records = vec![srv(20, 0, "later."), srv(10, 10, "a."), srv(10, 30, "b.")];
         assert_eq!(hosts(&records, 0.5), ["b", "a", "later"]);
         let times = 4000;
-        let first_of = |_| ordered(records.clone(), random_share).swap_remove(0).host;
+        let first_of = |_| ordered(records.clone(), random_share).swap_remove(0).0;
         let firsts = (0..times).map(first_of);
         let of_b = firsts.filter(|host| host == "b").count();
         assert!(
@@ -211,10 +201,7 @@ mod tests {
     #[tokio::test]
     async fn name_without_domain_is_its_own_address() {
         for domain in ["localhost", "127.0.0.1", "::1"] {
-            let expected = ServerAddress {
-                host: domain.to_owned(),
-                port: 5222,
-            };
+            let expected = (domain.to_owned(), 5222);
             assert_eq!(addresses_of(domain).await, [expected]);
         }
     }

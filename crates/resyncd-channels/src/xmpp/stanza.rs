@@ -18,9 +18,9 @@ pub(super) const AROUND: usize = 64 << 10;
 /// How deep a stream may be nested: each level takes time to resolve a prefix.
 const DEEPEST: usize = 500;
 /// How long a name, the value of an attribute, or a text that is passed on at once may be, in bytes.
-const LONGEST_TOKEN: usize = 16 << 10;
+pub(super) const LONGEST_TOKEN: usize = 16 << 10;
 /// How long a start tag may be, in bytes.
-const LONGEST_TAG: usize = 2 * LONGEST_TOKEN;
+pub(super) const LONGEST_TAG: usize = 2 * LONGEST_TOKEN;
 
 /// A part of a stream.
 #[derive(Clone, Debug)]
@@ -105,14 +105,14 @@ impl StanzaReader {
                 }
                 Ok(None) => return Ok(Some(Piece::End)),
                 Err(EndOrError::NeedMoreData) if self.unfinished > LONGEST_TAG => {
-                    return Err(long_tag());
+                    return Err(XmppError::LongTag);
                 }
                 Err(EndOrError::NeedMoreData) => return Ok(None),
                 // The parser says of a value that is too long no more than that XMPP does not allow it.
                 Err(EndOrError::Error(Error::RestrictedXml(_)))
                     if self.unfinished >= LONGEST_TOKEN =>
                 {
-                    return Err(long_tag());
+                    return Err(XmppError::LongTag);
                 }
                 Err(EndOrError::Error(error)) => {
                     return Err(malformed(&error.to_string()));
@@ -155,8 +155,7 @@ impl StanzaReader {
                 if self.tags.len() == 1 {
                     return Ok(Some(Piece::Header(element)));
                 }
-                let mut service = self.service.iter();
-                let is_of_service = service.any(|it| element.is_from(it));
+                let is_of_service = self.service.as_ref().is_some_and(|it| element.is_from(it));
                 self.stanza = Some(Stanza::new(element, is_of_service, self.limit));
                 Ok(None)
             }
@@ -164,12 +163,6 @@ impl StanzaReader {
             (None, _) => Err(malformed("text between stanzas")),
         }
     }
-}
-
-fn long_tag() -> XmppError {
-    XmppError::LongTag(format!(
-        "a start tag of a stanza is longer than {LONGEST_TAG} bytes, or a value in it than {LONGEST_TOKEN}"
-    ))
 }
 
 fn long_tags() -> XmppError {
@@ -287,15 +280,14 @@ impl Stanza {
     }
 
     fn begin_document(&mut self) {
-        let Some(item) = self.open.last_mut() else {
-            return;
-        };
-        if !self.is_of_service || !item.is_item() || self.fault.is_some() {
-            return;
-        }
-        match &item.document {
-            None => self.document = Some(StanzaPayload::new(self.room.min(self.longest))),
-            Some(_) => item.document = Some(Err(two_documents())),
+        if self.is_of_service
+            && self.fault.is_none()
+            && let Some(item) = self.open.last_mut()
+        {
+            match &item.document {
+                None => self.document = Some(StanzaPayload::new(self.room.min(self.longest))),
+                Some(_) => item.document = Some(Err(two_documents())),
+            }
         }
     }
 
@@ -430,7 +422,7 @@ mod tests {
             ("</s>", malformed.clone()),
             ("<s><a b='<'>", malformed.clone()),
             ("<s><a b=1>", malformed),
-            (&format!("<s><a b='{long}"), long_tag()),
+            (&format!("<s><a b='{long}"), XmppError::LongTag),
             (&format!("<s><a>{long}"), XmppError::TooLarge(LIMIT)),
             (
                 &format!("<s><a>{}", "&lt;".repeat(LIMIT / 2)),
@@ -444,8 +436,8 @@ mod tests {
                 &format!("<s><a>{}", "<b/>".repeat(LIMIT / 2)),
                 XmppError::TooLarge(LIMIT),
             ),
-            (&format!("<s><a{tags}"), long_tag()),
-            (&format!("<s{tags}"), long_tag()),
+            (&format!("<s><a{tags}"), XmppError::LongTag),
+            (&format!("<s{tags}"), XmppError::LongTag),
             (
                 &format!("<s>{deep}"),
                 XmppError::Protocol(format!(

@@ -2,10 +2,9 @@
 //!
 //! What waits to be sent is short. All that waits here can be dropped while it waits, and done anew.
 
-use std::ops::Range;
-
+use bytes::BytesMut;
 use resyncd_core::one_line;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 use super::element::StanzaElement;
 use super::error::XmppError;
@@ -31,15 +30,11 @@ pub(super) type AnyConnection = Box<dyn XmppConnection>;
 
 /// A stream.
 pub(super) struct XmlStream {
-    connection: AnyConnection,
+    connection: BufReader<AnyConnection>,
     reader: StanzaReader,
     /// The longest stanza, in bytes.
     limit: usize,
-    unsent: Vec<u8>,
-    /// What was received last.
-    chunk: Box<[u8]>,
-    /// The part of it that is not parsed yet.
-    unread: Range<usize>,
+    unsent: BytesMut,
     /// How many bytes were received.
     received: u64,
 }
@@ -47,12 +42,10 @@ pub(super) struct XmlStream {
 impl XmlStream {
     pub(super) fn new(connection: AnyConnection, limit: usize) -> Self {
         Self {
-            connection,
+            connection: BufReader::with_capacity(CHUNK, connection),
             reader: StanzaReader::new(limit, None),
             limit,
-            unsent: Vec::new(),
-            chunk: vec![0; CHUNK].into_boxed_slice(),
-            unread: 0..0,
+            unsent: BytesMut::new(),
             received: 0,
         }
     }
@@ -64,7 +57,7 @@ impl XmlStream {
                 "something was received before TLS began".to_owned(),
             ))
         } else {
-            Ok(self.connection)
+            Ok(self.connection.into_inner())
         }
     }
 
@@ -145,13 +138,8 @@ impl XmlStream {
 
     /// Sends what waits.
     pub(super) async fn flush(&mut self) -> Result<(), XmppError> {
-        while !self.unsent.is_empty() {
-            let sent = self.connection.write(&self.unsent).await?;
-            if sent == 0 {
-                return Err(XmppError::Lost("nothing more can be written".to_owned()));
-            }
-            self.unsent.drain(..sent);
-        }
+        // If it is dropped, what is sent is not in the buffer any more.
+        self.connection.write_all_buf(&mut self.unsent).await?;
         Ok(self.connection.flush().await?)
     }
 
@@ -171,23 +159,24 @@ impl XmlStream {
 
     async fn piece(&mut self) -> Result<Piece, XmppError> {
         loop {
-            let mut input = &self.chunk[self.unread.clone()];
+            let mut input = self.connection.buffer();
+            let available = input.len();
             let piece = self.reader.next(&mut input);
-            self.unread.start = self.unread.end - input.len();
+            let parsed = available - input.len();
+            self.connection.consume(parsed);
             if let Some(piece) = piece? {
                 return Ok(piece);
             }
-            let received = self.connection.read(&mut self.chunk).await?;
+            let received = self.connection.fill_buf().await?.len();
             if received == 0 {
                 return Err(XmppError::Lost("closed by the server".to_owned()));
             }
             self.received += received as u64;
-            self.unread = 0..received;
         }
     }
 
     fn has_received_more(&self) -> bool {
-        self.reader.is_in_stanza() || !self.unread.is_empty()
+        self.reader.is_in_stanza() || !self.connection.buffer().is_empty()
     }
 }
 

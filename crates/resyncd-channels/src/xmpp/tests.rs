@@ -88,8 +88,7 @@ async fn begin(
         limit: LIMIT,
         service: Some(SERVICE),
     };
-    let known = resumption.as_ref().map(|it| &it.resumption);
-    let login = log_in(connection, security, &credentials, known).await?;
+    let login = log_in(connection, security, &credentials, resumption.as_ref()).await?;
     let name = NodeName {
         service: SERVICE.to_owned(),
         node: NODE.to_owned(),
@@ -154,11 +153,11 @@ async fn stanza_is_acknowledged_once_all_of_its_items_are_stored() {
     session.stored();
     assert_eq!(next_item(&mut session).await.0, "2");
     // The subscription alone.
-    assert_eq!(session.resumption().unwrap().resumption.handled, 1);
+    assert_eq!(session.resumption().unwrap().handled, 1);
     session.stored();
     server.items("<item id='3'><c xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut session).await.0, "3");
-    assert_eq!(session.resumption().unwrap().resumption.handled, 2);
+    assert_eq!(session.resumption().unwrap().handled, 2);
     let sent = server.until("<a xmlns='urn:xmpp:sm:3' h='2'/>").await;
     assert!(
         sent.contains("<items node='changes' max_items='5'>"),
@@ -231,7 +230,7 @@ async fn publish_request_of_the_draft_is_answered_when_it_is_stored() {
     // It is no stanza of RFC 6120, which the server would count: only the answer to `subscribe` is.
     let sent = server.until("<a xmlns='urn:xmpp:sm:3' h='1'/>").await;
     assert!(!sent.contains("h='2'"), "{sent}");
-    assert_eq!(session.resumption().unwrap().resumption.handled, 1);
+    assert_eq!(session.resumption().unwrap().handled, 1);
 }
 
 #[tokio::test]
@@ -427,7 +426,7 @@ async fn event_before_stanzas_are_counted_is_delivered() {
     server.items("<item id='2'><b xmlns='urn:x'/></item>").await;
     assert_eq!(next_item(&mut session).await.0, "2");
     // The answer to `subscribe`.
-    assert_eq!(session.resumption().unwrap().resumption.handled, 1);
+    assert_eq!(session.resumption().unwrap().handled, 1);
 }
 
 #[tokio::test]
@@ -458,7 +457,7 @@ async fn item_that_is_not_accepted_is_processed() {
         }
         // Once for each of the two stanzas.
         assert_eq!(rejected, 2);
-        assert_eq!(session.resumption().unwrap().resumption.handled, 3);
+        assert_eq!(session.resumption().unwrap().handled, 3);
         session.stored();
         // What waits is sent with the next reading.
         let _ = session.next().await;
@@ -679,7 +678,7 @@ async fn requests_of_somebody_else_do_not_end_the_session() {
     };
     let (session, mut server) = tokio::join!(listening, serving);
     // Those, the answer to `subscribe`, and the long one.
-    assert_eq!(session.resumption().unwrap().resumption.handled, 2502);
+    assert_eq!(session.resumption().unwrap().handled, 2502);
     let sent = server.until("<a xmlns='urn:xmpp:sm:3' h='2502'/>").await;
     assert!(sent.contains("<iq type='error' id='x' to='evil@example.org/r'>"));
     assert!(sent.matches("type='error'").count() < 500, "{}", sent.len());

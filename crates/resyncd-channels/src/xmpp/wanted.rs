@@ -24,18 +24,12 @@ pub(super) enum ItemQuery {
     Item(String),
 }
 
-/// A request for the first in the queue that is not answered.
-struct ItemRequest {
-    id: String,
-    /// For how many intervals it waits.
-    intervals: u32,
-}
-
 /// What is wanted, in its order.
 #[derive(Default)]
 pub(super) struct WantedItems {
     queue: VecDeque<ItemQuery>,
-    asked: Option<ItemRequest>,
+    /// The identifier of the request for the first of them, and for how many intervals it waits.
+    asked: Option<(String, u32)>,
 }
 
 impl WantedItems {
@@ -80,25 +74,22 @@ impl WantedItems {
             ItemQuery::Newest(newest) => (format!(" max_items='{newest}'"), String::new()),
             ItemQuery::Item(id) => (String::new(), format!("<item id='{}'/>", escaped(id))),
         };
-        self.asked = Some(ItemRequest {
-            id: id.to_owned(),
-            intervals: 0,
-        });
+        self.asked = Some((id.to_owned(), 0));
         let node = escaped(node);
         Some(format!("<items node='{node}'{attributes}>{item}</items>"))
     }
 
     /// The service has answered a request. Returns what that has asked for; `None`: it is not one of these.
     pub(super) fn answered(&mut self, id: &str) -> Option<ItemQuery> {
-        self.asked.take_if(|asked| asked.id == id)?;
+        self.asked.take_if(|(asked, _)| asked == id)?;
         self.queue.pop_front()
     }
 
     /// An interval has passed. False: the service does not answer.
     pub(super) fn wait(&mut self) -> bool {
-        self.asked.as_mut().is_none_or(|asked| {
-            asked.intervals += 1;
-            asked.intervals <= MOST_INTERVALS
+        self.asked.as_mut().is_none_or(|(_, intervals)| {
+            *intervals += 1;
+            *intervals <= MOST_INTERVALS
         })
     }
 }
