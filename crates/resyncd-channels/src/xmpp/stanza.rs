@@ -223,12 +223,13 @@ impl Stanza {
     /// Adds what was read of it. Returns it when it is complete.
     fn take(&mut self, event: Event) -> Option<StanzaElement> {
         if self.inside > 0 {
+            // The last end tag belongs to the document as well: it may be the one that is too much.
+            self.write(&event);
             match event {
                 Event::StartElement(..) => self.inside += 1,
                 Event::EndElement(_) => self.inside -= 1,
                 _ => {}
             }
-            self.write(&event);
             return None;
         }
         let is_in_item = self.open.last().is_some_and(StanzaElement::is_item);
@@ -551,6 +552,32 @@ mod tests {
             let stanza = stanza(&format!("<message from='a@b'>{content}</message>"));
             assert_eq!(stanza.fault, Some(fault));
             assert_eq!(stanza.attribute("from"), Some("a@b"));
+        }
+    }
+
+    #[test]
+    fn document_whose_end_tag_is_beyond_its_limit_leaves_the_next_item() {
+        let read = |length: usize| {
+            let filler = "x".repeat(length);
+            let items = format!("<item id='1'><d>{filler}</d></item><item id='2'><e/></item>");
+            let element = stanza(&event(SERVICE, &items));
+            assert_eq!(element.fault, None, "{length}");
+            documents(&element)
+        };
+        let fits = |length: usize| matches!(read(length)[0], Some(Ok(_)));
+        let longest = LIMIT - AROUND;
+        let most = (longest - 200..longest)
+            .rfind(|&length| fits(length))
+            .unwrap();
+        for length in most + 1..most + 7 {
+            let [first, second] = &read(length)[..] else {
+                panic!("{length}");
+            };
+            assert!(
+                matches!(first, Some(Err(XmppError::TooLarge(_)))),
+                "{length}: {first:?}"
+            );
+            assert!(matches!(second, Some(Ok(_))), "{length}: {second:?}");
         }
     }
 
