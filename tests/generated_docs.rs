@@ -113,7 +113,7 @@ fn options_of_the_commands_are_those_of_the_program() {
     let mut text = String::new();
     for command in program.get_subcommands() {
         let about = command.get_about().map(ToString::to_string);
-        text += &format!("### `resyncd {}`\n\n", command.get_name());
+        text += &format!("### `{}`\n\n", command.get_name());
         text += &format!("{}.\n\n", about.unwrap_or_default());
         let own = command.get_arguments();
         let own = own.filter(|it| !["config", "help"].contains(&it.get_id().as_str()));
