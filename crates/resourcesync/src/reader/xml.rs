@@ -21,10 +21,8 @@ use quick_xml::events::{BytesRef, BytesStart, Event, attributes};
 use quick_xml::name::{Namespace, NamespaceError, NamespaceResolver, Prefix, QName, ResolveResult};
 use quick_xml::reader::Reader;
 
-use super::ReadError;
-use super::error::clip;
+use super::error::{ReadError, TextPosition, clip};
 use super::input::{DocumentInput, EventPlace, UNREADABLE};
-use super::text_position::TextPosition;
 
 /// The maximum depth of nested elements.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -79,8 +77,6 @@ pub(super) struct XmlEvents<R: BufRead> {
     buffer: Vec<u8>,
     /// A tag with other spaces than it was written with.
     repaired: String,
-    /// Whether the last tag was one of an empty element, which is to be closed.
-    is_in_empty: bool,
     nesting: Nesting,
     /// How many texts, values and tags were damaged, but for invalid bytes.
     damaged: u64,
@@ -141,11 +137,11 @@ impl<R: BufRead> XmlEvents<R> {
     pub(super) fn new(input: DocumentInput<R>) -> Self {
         let mut reader = Reader::from_reader(input);
         reader.config_mut().allow_dangling_amp = true;
+        reader.config_mut().expand_empty_elements = true;
         Self {
             reader,
             buffer: Vec::new(),
             repaired: String::new(),
-            is_in_empty: false,
             nesting: Nesting {
                 section: XmlSection::Nothing,
                 depth: 0,
@@ -163,24 +159,14 @@ impl<R: BufRead> XmlEvents<R> {
         self.reader.buffer_position()
     }
 
-    /// Where the last event begins.
-    pub(super) fn event(&self) -> EventPlace<'_> {
-        self.reader.get_ref().event()
-    }
-
-    /// Where the next event begins.
-    pub(super) fn end(&self) -> TextPosition {
-        self.reader.get_ref().place()
+    /// The bytes of the document.
+    pub(super) fn input(&self) -> &DocumentInput<R> {
+        self.reader.get_ref()
     }
 
     /// How many texts, values, tags and sequences of bytes were damaged so far.
     pub(super) fn damaged(&self) -> u64 {
-        self.damaged + self.reader.get_ref().unreadable()
-    }
-
-    /// Whether another encoding than UTF-8 is declared.
-    pub(super) fn declares_encoding(&self) -> bool {
-        self.reader.get_ref().declares_encoding()
+        self.damaged + self.input().unreadable()
     }
 
     /// Whether the document has ended with the start tag of its root element in place of the end tag.
@@ -188,13 +174,15 @@ impl<R: BufRead> XmlEvents<R> {
         self.nesting.is_reopened
     }
 
+    /// The next line of a sitemap as plain text, a URI on each line (sitemaps.org, "Other Sitemap formats"; RFC 2483, section 5).
+    pub(super) fn next_line(&mut self) -> Result<Option<String>, ReadError> {
+        self.reader.get_mut().next_line(&mut self.buffer)
+    }
+
     /// The next event. After an error the events are meaningless.
     pub(super) fn next(&mut self) -> Result<XmlEvent<'_>, ReadError> {
         self.reader.get_mut().begin_event();
         let nesting = &mut self.nesting;
-        if std::mem::take(&mut self.is_in_empty) {
-            return Ok(nesting.close());
-        }
         self.buffer.clear();
         let event = match self.reader.read_event_into(&mut self.buffer) {
             Ok(event) => event,
@@ -207,11 +195,11 @@ impl<R: BufRead> XmlEvents<R> {
             }
             Err(error) => return Err(translate(error, nesting.section, self.reader.get_ref())),
         };
-        self.is_in_empty = matches!(event, Event::Empty(_));
         nesting.is_reopened &= may_end(&event);
         let input = self.reader.get_ref();
         let place = input.event();
         match event {
+            // Empty elements are expanded to two events.
             Event::Start(start) | Event::Empty(start) => {
                 if nesting.section == XmlSection::Epilog {
                     return Err(ReadError::TrailingContent(place.place()));
@@ -424,17 +412,19 @@ impl Tag<'_> {
         found.map(|(_, value)| &**value)
     }
 
-    /// Namespaces, names and values of its attributes with a prefix that is declared.
-    pub(super) fn prefixed_attributes(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.attributes.iter().filter_map(|(name, value)| {
-            let (found, local_name) = self.namespaces.resolve_attribute(QName(name));
-            match found {
-                ResolveResult::Bound(Namespace(namespace)) => {
-                    Some((namespace, local_name.into_inner(), &**value))
-                }
-                ResolveResult::Unbound | ResolveResult::Unknown(_) => None,
-            }
-        })
+    /// The value of an attribute with a prefix that is declared for such a namespace.
+    pub(super) fn prefixed_attribute(
+        &self,
+        is_such: impl Fn(&str) -> bool,
+        wanted: &str,
+    ) -> Option<&str> {
+        let mut all = self.attributes.iter();
+        let found = all.find(|(name, _)| {
+            let (namespace, name) = self.namespaces.resolve_attribute(QName(name));
+            let is_bound = matches!(namespace, ResolveResult::Bound(Namespace(it)) if is_such(it));
+            is_bound && name.into_inner() == wanted
+        });
+        found.map(|(_, value)| &**value)
     }
 }
 
