@@ -85,7 +85,7 @@ impl<R: BufRead> DocumentReader<R> {
         let mut reader = Self {
             events: XmlEvents::new(input),
             context: Context::of(base),
-            head: HeadDraft::default(),
+            head: HeadDraft::new(),
             entry: EntryDraft::default(),
             conformance: Conformance::default(),
             is_dialect: false,
@@ -113,9 +113,8 @@ impl<R: BufRead> DocumentReader<R> {
                 break is_change_set(&tag);
             }
         };
-        if self.events.input().declares_encoding {
-            self.context.add(Oddity::Encoding);
-        }
+        let declares_encoding = self.events.input().declares_encoding;
+        self.context.add_if(Oddity::Encoding, declares_encoding);
         self.context.note_places(|| TextPosition::BEGIN);
         self.is_dialect = is_change_set;
         self.head.head.is_change_set = is_change_set;
@@ -182,14 +181,12 @@ impl<R: BufRead> DocumentReader<R> {
 
     /// The deviations found so far, each kind once, with the place of the first.
     pub fn warnings(&self) -> impl Iterator<Item = Warning> {
-        self.context
-            .places
-            .iter()
-            .map(|(&oddity, &position)| Warning {
-                oddity,
-                count: self.context.oddities.count(oddity),
-                position,
-            })
+        let places = self.context.places.iter();
+        places.map(|(&oddity, &position)| Warning {
+            oddity,
+            count: self.context.oddities.count(oddity),
+            position,
+        })
     }
 
     /// Whether it has had anything of the dialect of version 0.1 so far.
@@ -215,9 +212,7 @@ impl<R: BufRead> DocumentReader<R> {
                 Element::Entry(root) => {
                     let head = &mut self.head.head;
                     let mut is_other = root != head.root;
-                    if is_other {
-                        self.context.add(Oddity::MixedEntries);
-                    }
+                    self.context.add_if(Oddity::MixedEntries, is_other);
                     self.context.note_places(|| tag.at());
                     if is_other && !late && distinguishes_entries(head) {
                         head.root = root;
@@ -228,49 +223,41 @@ impl<R: BufRead> DocumentReader<R> {
                 element @ (Element::Md | Element::Ln | Element::XhtmlMeta | Element::XhtmlLink) => {
                     let is_used = self.head.add(element, &tag, &mut self.context)?;
                     self.is_dialect |= is_used && !matches!(element, Element::Md | Element::Ln);
-                    if late && is_used {
-                        self.context.add(Oddity::LateHead);
-                    }
+                    self.context.add_if(Oddity::LateHead, late && is_used);
                     self.context.note_places(|| tag.at());
                 }
                 _ => {}
             }
         }
-        if self.events.ends_reopened() {
-            self.context.add(Oddity::RootReopened);
-        }
+        let is_reopened = self.events.ends_reopened();
+        self.context.add_if(Oddity::RootReopened, is_reopened);
         Ok(self.finish())
     }
 
     /// Ends a document at what is wrong with it, if that may be a damaged end.
     fn end_damaged(&mut self, error: ReadError) -> Result<ReaderState, ReadError> {
-        let is_end = matches!(
-            error,
+        let states_more = self.is_dialect || self.head.has_md || !self.head.head.links.is_empty();
+        let is_plain = !states_more && self.conformance.has_plain_entries();
+        match error {
             ReadError::CutShort(_) | ReadError::TrailingContent(_)
-        );
-        let is_plain = !self.head.has_md
-            && !self.is_dialect
-            && self.head.head.links.is_empty()
-            && self.conformance.has_plain_entries();
-        if !(self.is_end_optional && is_end && is_plain) {
-            return Err(error);
+                if self.is_end_optional && is_plain =>
+            {
+                self.context.add(Oddity::DamagedEnd);
+                Ok(self.finish())
+            }
+            error => Err(error),
         }
-        self.context.add(Oddity::DamagedEnd);
-        Ok(self.finish())
     }
 
     /// Ends a complete document.
     fn finish(&mut self) -> ReaderState {
         let (context, head) = (&mut self.context, &self.head.head);
-        context
-            .oddities
-            .add_several(Oddity::BadMarkup, self.events.damaged());
-        if self.is_dialect {
-            context.add(Oddity::Draft01);
-        } else if head.md.capability.is_none() {
-            context.add(Oddity::NoCapability);
-        }
-        self.conformance.finish(head, self.is_dialect, context);
+        let (oddities, is_dialect) = (&mut context.oddities, self.is_dialect);
+        oddities.add_several(Oddity::BadMarkup, self.events.damaged());
+        oddities.add_if(Oddity::Draft01, is_dialect);
+        let is_unknown = !is_dialect && head.md.capability.is_none();
+        oddities.add_if(Oddity::NoCapability, is_unknown);
+        self.conformance.finish(head, is_dialect, context);
         self.note_places();
         ReaderState::Ended
     }
@@ -305,25 +292,21 @@ impl<R: BufRead> DocumentReader<R> {
         if context.are_expanded(events.position()) {
             return Err(ReadError::UriExpansion(events.input().place()));
         }
-        let unused = match &entry {
-            None => Some(Oddity::BadLoc),
-            Some(_) if is_unusable => Some(Oddity::BadEntry),
-            Some(_) if has_protocol && holds_resources(head) => Some(Oddity::OtherProtocol),
-            Some(_) => None,
+        let Some(mut entry) = entry else {
+            context.add(Oddity::BadLoc);
+            return Ok(None);
         };
-        if let Some(unused) = unused {
-            context.add(unused);
+        let has_protocol = has_protocol && holds_resources(head);
+        context.add_if(Oddity::BadEntry, is_unusable);
+        context.add_if(Oddity::OtherProtocol, has_protocol && !is_unusable);
+        // What can't be mirrored is not unread.
+        if is_unusable || has_protocol || !make_fetchable(&mut entry, head, context) {
             return Ok(None);
         }
-        // It is counted by its scheme. What can't be mirrored is not unread.
-        let Some(entry) = entry.and_then(|entry| fetchable(entry, head, context)) else {
-            return Ok(None);
-        };
         let unknown_change = context.oddities.count(Oddity::BadChange) > bad_changes;
         // Whether it has expired is not known here.
-        if !entry.states_change() && !unknown_change && needs_change(head, &entry.md) {
-            context.add(Oddity::BadChange);
-        }
+        let lacks_change = !entry.states_change() && needs_change(head, &entry.md);
+        context.add_if(Oddity::BadChange, lacks_change && !unknown_change);
         self.conformance.note(head, &entry);
         Ok(Some(entry))
     }
@@ -353,20 +336,21 @@ impl<R: BufRead> DocumentReader<R> {
     }
 }
 
-/// Gives a resource that is neither at an http nor at an https URI the URI of its first duplicate that is; `None` if there is none, so
-/// that it can't be fetched.
-fn fetchable(mut entry: Entry, head: &Head, context: &mut Context) -> Option<Entry> {
-    let is_resource = entry.md.capability.is_none() && holds_resources(head);
-    if let Some(scheme) = Oddity::of_scheme(&entry.loc).filter(|_| is_resource) {
-        context.add(scheme);
-        let duplicate = entry
-            .links("duplicate")
-            .find(|link| is_web(&link.href))?
-            .clone();
+/// Gives a resource that is neither at an http nor at an https URI the URI of its first duplicate that is; returns whether it can be
+/// fetched then. It is counted by its scheme.
+fn make_fetchable(entry: &mut Entry, head: &Head, context: &mut Context) -> bool {
+    let is_resource = |_: &Oddity| entry.md.capability.is_none() && holds_resources(head);
+    let Some(scheme) = Oddity::of_scheme(&entry.loc).filter(is_resource) else {
+        return true;
+    };
+    context.add(scheme);
+    let duplicate = entry.links("duplicate").find(|link| is_web(&link.href));
+    let duplicate = duplicate.cloned();
+    if let Some(duplicate) = &duplicate {
         entry.md.content.complete_with(&duplicate.content);
-        entry.loc = duplicate.href;
+        entry.loc = duplicate.href.clone();
     }
-    Some(entry)
+    duplicate.is_some()
 }
 
 /// Ends after the first error.

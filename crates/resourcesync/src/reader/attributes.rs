@@ -15,12 +15,8 @@ pub(super) fn is_of_head(name: &str) -> bool {
 
 /// Whether an attribute means something in an entry.
 pub(super) fn is_of_entry(name: &str) -> bool {
-    is_of_head(name) || is_of_content(name) || matches!(name, "change" | "datetime")
-}
-
-/// Whether an attribute describes a representation.
-fn is_of_content(name: &str) -> bool {
-    matches!(name, "length" | "type" | "encoding" | "path" | "hash")
+    let describes = matches!(name, "length" | "type" | "encoding" | "path" | "hash");
+    describes || is_of_head(name) || matches!(name, "change" | "datetime")
 }
 
 /// Reads an `rs:md` in addition to earlier ones of the same head or entry; the first value of an attribute is used. Returns whether all
@@ -66,7 +62,7 @@ fn describe(md: &mut Metadata, name: &str, value: &str, oddities: &mut Oddities)
         "path" if value.trim().is_empty() || md.path.is_some() => {}
         "path" => md.path = Some(value.to_owned()),
         "hash" => {
-            oddities.add_several(Oddity::EmptyHash, u64::from(value.trim().is_empty()));
+            oddities.add_if(Oddity::EmptyHash, value.trim().is_empty());
             let hashes = Digest::parse_hashes(value, oddities);
             if content.hashes.is_empty() {
                 content.hashes = hashes;
@@ -122,17 +118,15 @@ pub(super) fn may_continue(tag: &Tag<'_>) -> bool {
 
 /// A kind of change.
 pub(super) fn parse_change(text: &str, oddities: &mut Oddities) -> Option<ChangeKind> {
-    counted(ChangeKind::parse(text), Oddity::BadChange, oddities)
+    let change = ChangeKind::parse(text);
+    oddities.add_if(Oddity::BadChange, change.is_none());
+    change
 }
 
 fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {
-    counted(text.trim().parse().ok(), Oddity::BadNumber, oddities)
-}
-
-/// Counts what has no value.
-fn counted<T>(value: Option<T>, oddity: Oddity, oddities: &mut Oddities) -> Option<T> {
-    oddities.add_several(oddity, u64::from(value.is_none()));
-    value
+    let number = text.trim().parse().ok();
+    oddities.add_if(Oddity::BadNumber, number.is_none());
+    number
 }
 
 /// A length in bytes.

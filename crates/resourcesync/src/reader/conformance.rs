@@ -44,8 +44,7 @@ impl Conformance {
         self.undated += u64::from(changed_at.is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
-        self.until_before_from += u64::from(md.ends_before_from());
-        self.completed_before_at += u64::from(md.is_completed_before_at());
+        self.note_ends(md);
         if let Some(capability) = &md.capability {
             if self.named.contains(capability) {
                 self.twice += 1;
@@ -60,46 +59,38 @@ impl Conformance {
         self.up_is_below |= head.link("up") == Some(&entry.loc);
     }
 
+    fn note_ends(&mut self, md: &Metadata) {
+        self.until_before_from += u64::from(md.ends_before_from());
+        self.completed_before_at += u64::from(md.is_completed_before_at());
+    }
+
     /// Whether there are entries, and none of them states more than a sitemap can.
     pub(super) fn has_plain_entries(&self) -> bool {
         self.entries > 0 && self.described == 0
     }
 
     /// Counts the oddities of the complete document. `is_dialect`: whether it is of version 0.1, which asks for less.
-    pub(super) fn finish(&self, head: &Head, is_dialect: bool, context: &mut Context) {
+    pub(super) fn finish(&mut self, head: &Head, is_dialect: bool, context: &mut Context) {
         let (md, up) = (&head.md, head.link("up"));
         let leads_down = self.up_is_below || up == Some(&context.base);
-        let mut count = |oddity: Oddity, found: u64| context.oddities.add_several(oddity, found);
-        let until_before_from = self.until_before_from + u64::from(md.ends_before_from());
-        count(Oddity::UntilBeforeFrom, until_before_from);
-        let completed_before_at = u64::from(md.is_completed_before_at());
-        count(
-            Oddity::CompletedBeforeAt,
-            self.completed_before_at + completed_before_at,
-        );
-        count(
-            Oddity::TooManyEntries,
-            u64::from(self.entries > MOST_ENTRIES),
-        );
+        let oddities = &mut context.oddities;
+        self.note_ends(md);
+        oddities.add_several(Oddity::UntilBeforeFrom, self.until_before_from);
+        oddities.add_several(Oddity::CompletedBeforeAt, self.completed_before_at);
+        oddities.add_if(Oddity::TooManyEntries, self.entries > MOST_ENTRIES);
         let Some(capability) = &md.capability else {
             return;
         };
-        let mut add = |oddity: Oddity, found: bool| count(oddity, u64::from(found));
         // The link is optional in notifications.
         let needs_up = distinguishes_entries(head) || *capability == Capability::CapabilityList;
-        add(Oddity::NoUp, up.is_none() && needs_up && !is_dialect);
+        oddities.add_if(Oddity::NoUp, up.is_none() && needs_up && !is_dialect);
         let is_top = *capability == Capability::Description;
-        add(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
-        let is_list = matches!(
-            capability,
-            Capability::ResourceList | Capability::ChangeList
-        );
-        let may_have_index = is_list || holds_packages(head);
-        let is_urlset = head.root == Root::Urlset;
-        add(
-            Oddity::IndexAsUrlset,
-            is_urlset && self.holds_lists && may_have_index,
-        );
+        oddities.add_if(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
+        let of_lists = head.root == Root::Sitemapindex || self.holds_lists;
+        let is_list = [Capability::ResourceList, Capability::ChangeList].contains(capability);
+        if head.root == Root::Urlset && (is_list || holds_packages(head)) {
+            oddities.add_if(Oddity::IndexAsUrlset, self.holds_lists);
+        }
 
         let times = Times::of(head).filter(|_| !is_dialect);
         let (misplaced, misplaced_below) = match times {
@@ -107,36 +98,25 @@ impl Conformance {
             Some(Times::Changes) => (has_snapshot(md), self.snapshots),
             None => (false, 0),
         };
-        add(Oddity::WrongInterval, misplaced);
-        let is_changes = times == Some(Times::Changes);
-        let is_closed = *capability == Capability::ChangeNotification;
-        add(
-            Oddity::NoAt,
-            times == Some(Times::Snapshot) && md.at.is_none() && !misplaced,
-        );
-        add(
-            Oddity::NoFrom,
-            is_changes && md.from.is_none() && !misplaced,
-        );
-        add(
-            Oddity::NoUntil,
-            is_changes && is_closed && md.until.is_none() && !misplaced,
-        );
-        add(
-            Oddity::NewestFirst,
-            is_changes && self.order.is_newest_first(),
-        );
-        add(Oddity::Unordered, is_changes && self.order.is_unordered());
-
-        let of_lists = !is_urlset || self.holds_lists;
+        oddities.add_if(Oddity::WrongInterval, misplaced);
         if of_lists || holds_packages(head) {
-            count(Oddity::WrongInterval, misplaced_below);
+            oddities.add_several(Oddity::WrongInterval, misplaced_below);
         }
-        if !of_lists && holds_changes(head) && !is_closed {
-            count(Oddity::NoChangeTime, self.undated);
+        let is_notification = *capability == Capability::ChangeNotification;
+        if times == Some(Times::Changes) {
+            oddities.add_if(Oddity::NoFrom, md.from.is_none() && !misplaced);
+            let is_open = is_notification && md.until.is_none();
+            oddities.add_if(Oddity::NoUntil, is_open && !misplaced);
+            oddities.add_if(Oddity::NewestFirst, self.order.is_newest_first());
+            oddities.add_if(Oddity::Unordered, self.order.is_unordered());
+        } else if times == Some(Times::Snapshot) {
+            oddities.add_if(Oddity::NoAt, md.at.is_none() && !misplaced);
+        }
+        if !of_lists && holds_changes(head) && !is_notification {
+            oddities.add_several(Oddity::NoChangeTime, self.undated);
         }
         if *capability == Capability::CapabilityList {
-            count(Oddity::CapabilityTwice, self.twice);
+            oddities.add_several(Oddity::CapabilityTwice, self.twice);
         }
     }
 }
@@ -175,11 +155,8 @@ fn has_interval(md: &Metadata) -> bool {
 
 /// Whether it is a dump, or an index of dumps.
 fn holds_packages(head: &Head) -> bool {
-    let capability = &head.md.capability;
-    matches!(
-        capability,
-        Some(Capability::ResourceDump | Capability::ChangeDump)
-    )
+    let capability = head.md.capability.as_ref();
+    capability.is_some_and(|it| [Capability::ResourceDump, Capability::ChangeDump].contains(it))
 }
 
 /// Whether the entries of such a document are resources, or changes of them, unless they state a capability.
@@ -202,10 +179,7 @@ pub(crate) fn needs_change(head: &Head, md: &Metadata) -> bool {
 /// Whether a `url` and a `sitemap` mean different things in such a document: the one a resource, a change or a package, the other
 /// a list of them.
 pub(super) fn distinguishes_entries(head: &Head) -> bool {
-    match &head.md.capability {
-        None => true,
-        Some(capability) => {
-            Times::of(head).is_some() && *capability != Capability::ChangeNotification
-        }
-    }
+    let capability = head.md.capability.as_ref();
+    let has_times = capability.is_none() || Times::of(head).is_some();
+    has_times && capability != Some(&Capability::ChangeNotification)
 }

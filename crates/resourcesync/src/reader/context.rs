@@ -60,6 +60,11 @@ impl Context {
         self.oddities.add(oddity);
     }
 
+    /// Counts an oddity once if it is there.
+    pub(super) fn add_if(&mut self, oddity: Oddity, is_there: bool) {
+        self.oddities.add_if(oddity, is_there);
+    }
+
     /// Notes a place for the kinds of oddities that have none.
     pub(super) fn note_places(&mut self, place: impl FnOnce() -> TextPosition) {
         if self.oddities.kinds() > self.places.len() {
@@ -83,9 +88,7 @@ impl Context {
         }
         let link = read(self)?;
         let fits = limit.admit(&link);
-        if !fits {
-            self.add(Oddity::TooManyLinks);
-        }
+        self.add_if(Oddity::TooManyLinks, !fits);
         fits.then_some(link)
     }
 
@@ -113,13 +116,12 @@ impl Context {
             return None;
         }
         let url = self.resolve_text(&text);
-        if matches!(url, Err(ReferenceError::TooLong)) {
-            self.add(Oddity::LongUri);
-        }
+        self.add_if(Oddity::LongUri, url == Err(ReferenceError::TooLong));
         let url = url.ok()?;
-        if has_userinfo(&url) {
-            self.add(Oddity::UserInfo);
+        if !has_userinfo(&url) {
+            return Some(url);
         }
+        self.add(Oddity::UserInfo);
         Some(without_userinfo(url))
     }
 

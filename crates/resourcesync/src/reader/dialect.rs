@@ -53,7 +53,7 @@ pub(super) fn read_digest(
     let Some(first) = known.find(|known| known.algorithm() == digest.algorithm()) else {
         return Some(digest);
     };
-    oddities.add_several(Oddity::UnknownDigest, u64::from(*first != digest));
+    oddities.add_if(Oddity::UnknownDigest, *first != digest);
     None
 }
 

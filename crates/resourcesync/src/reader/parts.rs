@@ -25,6 +25,7 @@ pub(super) const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
 const MAX_INTERFACES: usize = 20;
 
 /// The head, as far as it was read.
+#[derive(Default)]
 pub(super) struct HeadDraft {
     pub(super) head: Head,
     link_limit: LinkLimit,
@@ -33,18 +34,15 @@ pub(super) struct HeadDraft {
     bytes: u64,
 }
 
-impl Default for HeadDraft {
-    fn default() -> Self {
+impl HeadDraft {
+    pub(super) fn new() -> Self {
+        let link_limit = LinkLimit::HEAD;
         Self {
-            head: Head::default(),
-            link_limit: LinkLimit::HEAD,
-            has_md: false,
-            bytes: 0,
+            link_limit,
+            ..Self::default()
         }
     }
-}
 
-impl HeadDraft {
     /// Adds an element of the head; returns whether it states anything.
     pub(super) fn add(
         &mut self,
@@ -63,9 +61,8 @@ impl HeadDraft {
                 let link = context.admitted_link(limit, |context| read_link(tag, context));
                 if link.is_none() && may_continue(tag) {
                     context.add(Oddity::BadEntry);
-                    if context.oddities.cut_uris() > cut_before {
-                        context.add(Oddity::BeyondLimit);
-                    }
+                    let is_cut = context.oddities.cut_uris() > cut_before;
+                    context.add_if(Oddity::BeyondLimit, is_cut);
                 }
                 head.links.extend(link);
             }
@@ -85,16 +82,15 @@ impl HeadDraft {
                 }
             },
             _ => {
-                if mem::replace(&mut self.has_md, true) {
-                    context.add(Oddity::SeveralMetadata);
-                }
+                context.add_if(
+                    Oddity::SeveralMetadata,
+                    mem::replace(&mut self.has_md, true),
+                );
                 let mut md = head.md.clone();
                 if !read_metadata(tag, is_of_head, &mut md, &mut context.oddities) {
                     // What the document is would be a guess.
-                    return Err(not_xml(
-                        tag.at(),
-                        &"an attribute of its rs:md can't be read",
-                    ));
+                    let reason = "an attribute of its rs:md can't be read";
+                    return Err(not_xml(tag.at(), &reason));
                 }
                 head.md = md;
             }
@@ -138,9 +134,10 @@ impl EntryDraft {
         let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Some(Element::Loc));
         match element {
             Element::Md if is_child => {
-                if mem::replace(&mut self.has_md, true) {
-                    context.add(Oddity::SeveralMetadata);
-                }
+                context.add_if(
+                    Oddity::SeveralMetadata,
+                    mem::replace(&mut self.has_md, true),
+                );
                 let oddities = &mut context.oddities;
                 self.is_unreadable |= !read_metadata(tag, is_of_entry, &mut self.md, oddities);
             }
@@ -167,16 +164,14 @@ impl EntryDraft {
                 self.elements.change = self.elements.change.or(change);
             }
             Element::Changefreq => {}
+            Element::Root(_) | Element::Entry(_) | Element::Md | Element::Ln | Element::Other => {
+                return;
+            }
             Element::Fixity => {
                 self.is_dialect = true;
                 let algorithm = tag.attribute("type").unwrap_or_default();
                 algorithm.clone_into(&mut self.algorithm);
             }
-            Element::Expires
-            | Element::Size
-            | Element::Mimetype
-            | Element::ContentEncoding
-            | Element::Path => self.is_dialect = true,
             Element::XhtmlLink | Element::XhtmlMeta => {
                 let link = match element {
                     Element::XhtmlLink => read_entry_link(tag, context),
@@ -189,7 +184,7 @@ impl EntryDraft {
                 }
                 return;
             }
-            _ => return,
+            _ => self.is_dialect = true,
         }
         self.field = Some(element);
         self.text.clear();
@@ -210,9 +205,8 @@ impl EntryDraft {
             Some(Element::Loc) if self.loc.is_none() => {
                 let long_uris = oddities.count(Oddity::LongUri);
                 self.loc = context.resolve(text);
-                if context.oddities.count(Oddity::LongUri) > long_uris {
-                    context.add(Oddity::BeyondLimit);
-                }
+                let is_long = context.oddities.count(Oddity::LongUri) > long_uris;
+                context.add_if(Oddity::BeyondLimit, is_long);
             }
             Some(Element::Lastmod) if self.lastmod.is_none() => {
                 self.lastmod = SourceTime::parse_w3c(text, oddities);
@@ -248,11 +242,14 @@ impl EntryDraft {
 
     /// The entry; `None` if it has no valid `loc`. The next one begins.
     pub(super) fn finish(&mut self) -> Option<Entry> {
-        let next = Self {
-            text: mem::take(&mut self.text),
-            ..Self::default()
-        };
-        let draft = mem::replace(self, next);
+        let text = mem::take(&mut self.text);
+        let draft = mem::replace(
+            self,
+            Self {
+                text,
+                ..Self::default()
+            },
+        );
         let (mut md, elements) = (draft.md, draft.elements);
         // In a list of what exists, too.
         let is_deleted = elements.change == Some(ChangeKind::Deleted);

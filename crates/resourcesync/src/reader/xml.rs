@@ -77,6 +77,8 @@ pub(super) struct XmlEvents<R: BufRead> {
     buffer: Vec<u8>,
     /// A tag with other spaces than it was written with.
     repaired: String,
+    /// Whether the last tag was one of an empty element, which is to be closed. (quick-xml would allocate its name.)
+    is_in_empty: bool,
     nesting: Nesting,
     /// How many texts, values and tags were damaged, but for invalid bytes.
     damaged: u64,
@@ -137,11 +139,11 @@ impl<R: BufRead> XmlEvents<R> {
     pub(super) fn new(input: DocumentInput<R>) -> Self {
         let mut reader = Reader::from_reader(input);
         reader.config_mut().allow_dangling_amp = true;
-        reader.config_mut().expand_empty_elements = true;
         Self {
             reader,
             buffer: Vec::new(),
             repaired: String::new(),
+            is_in_empty: false,
             nesting: Nesting {
                 section: XmlSection::Nothing,
                 depth: 0,
@@ -183,6 +185,9 @@ impl<R: BufRead> XmlEvents<R> {
     pub(super) fn next(&mut self) -> Result<XmlEvent<'_>, ReadError> {
         self.reader.get_mut().begin_event();
         let nesting = &mut self.nesting;
+        if std::mem::take(&mut self.is_in_empty) {
+            return Ok(nesting.close());
+        }
         self.buffer.clear();
         let event = match self.reader.read_event_into(&mut self.buffer) {
             Ok(event) => event,
@@ -195,11 +200,11 @@ impl<R: BufRead> XmlEvents<R> {
             }
             Err(error) => return Err(translate(error, nesting.section, self.reader.get_ref())),
         };
-        nesting.is_reopened &= may_end(&event);
+        self.is_in_empty = matches!(event, Event::Empty(_));
+        nesting.is_reopened = nesting.is_reopened && may_end(&event);
         let input = self.reader.get_ref();
         let place = input.event();
         match event {
-            // Empty elements are expanded to two events.
             Event::Start(start) | Event::Empty(start) => {
                 if nesting.section == XmlSection::Epilog {
                     return Err(ReadError::TrailingContent(place.place()));
