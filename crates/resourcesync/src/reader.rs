@@ -29,7 +29,7 @@ use context::Context;
 use dialect::is_change_set;
 use element::Element;
 pub use error::{ReadError, TextPosition};
-use input::DocumentInput;
+use input::{DocumentInput, EventPlace};
 use parts::{EntryDraft, HeadDraft, MAX_ENTRY_BYTES};
 use url::Url;
 use xml::{XmlEvent, XmlEvents};
@@ -115,7 +115,7 @@ impl<R: BufRead> DocumentReader<R> {
         };
         let declares_encoding = self.events.input().declares_encoding;
         self.context.add_if(Oddity::Encoding, declares_encoding);
-        self.context.note_places(|| TextPosition::BEGIN);
+        self.context.note_places(EventPlace::BEGIN);
         self.is_dialect = is_change_set;
         self.head.head.is_change_set = is_change_set;
         self.state = self.seek_entry(false)?;
@@ -147,20 +147,18 @@ impl<R: BufRead> DocumentReader<R> {
             let entry = match mem::replace(&mut self.state, ReaderState::Failed) {
                 ReaderState::InEntry { is_other } => {
                     let entry = self.read_entry(is_other);
-                    self.note_places();
+                    self.context.note_places(self.events.input().event());
+                    self.context.add_if(Oddity::BadEntry, entry.is_err());
                     let (entry, next) = match entry {
                         Ok(entry) => (entry, self.seek_entry(true)),
-                        Err(error) => {
-                            self.context.add(Oddity::BadEntry);
-                            (None, Err(error))
-                        }
+                        Err(error) => (None, Err(error)),
                     };
                     self.state = next.or_else(|error| self.end_damaged(error))?;
                     entry
                 }
                 ReaderState::InLines => {
                     let entry = self.read_line()?;
-                    self.note_places();
+                    self.context.note_places(self.events.input().event());
                     entry
                 }
                 ReaderState::Ended | ReaderState::Failed => {
@@ -194,18 +192,15 @@ impl<R: BufRead> DocumentReader<R> {
         self.is_dialect
     }
 
-    /// Notes that oddities were found in what was read last.
-    fn note_places(&mut self) {
-        let place = self.events.input().event();
-        self.context.note_places(|| place.place());
-    }
-
     /// Reads up to the next entry or to the end, including parts of the head.
     fn seek_entry(&mut self, late: bool) -> Result<ReaderState, ReadError> {
         loop {
             let tag = match self.events.next()? {
                 XmlEvent::Open(tag) if tag.depth == 2 => tag,
-                XmlEvent::End => break,
+                XmlEvent::End { is_reopened } => {
+                    self.context.add_if(Oddity::RootReopened, is_reopened);
+                    return Ok(self.finish());
+                }
                 _ => continue,
             };
             match self.context.element(&tag)? {
@@ -213,7 +208,7 @@ impl<R: BufRead> DocumentReader<R> {
                     let head = &mut self.head.head;
                     let mut is_other = root != head.root;
                     self.context.add_if(Oddity::MixedEntries, is_other);
-                    self.context.note_places(|| tag.at());
+                    self.context.note_places(tag.place);
                     if is_other && !late && distinguishes_entries(head) {
                         head.root = root;
                         is_other = false;
@@ -224,14 +219,11 @@ impl<R: BufRead> DocumentReader<R> {
                     let is_used = self.head.add(element, &tag, &mut self.context)?;
                     self.is_dialect |= is_used && !matches!(element, Element::Md | Element::Ln);
                     self.context.add_if(Oddity::LateHead, late && is_used);
-                    self.context.note_places(|| tag.at());
+                    self.context.note_places(tag.place);
                 }
                 _ => {}
             }
         }
-        let is_reopened = self.events.ends_reopened();
-        self.context.add_if(Oddity::RootReopened, is_reopened);
-        Ok(self.finish())
     }
 
     /// Ends a document at what is wrong with it, if that may be a damaged end.
@@ -258,7 +250,7 @@ impl<R: BufRead> DocumentReader<R> {
         let is_unknown = !is_dialect && head.md.capability.is_none();
         oddities.add_if(Oddity::NoCapability, is_unknown);
         self.conformance.finish(head, is_dialect, context);
-        self.note_places();
+        self.context.note_places(self.events.input().event());
         ReaderState::Ended
     }
 
@@ -281,7 +273,7 @@ impl<R: BufRead> DocumentReader<R> {
                 XmlEvent::Close { depth: 2 } => break,
                 XmlEvent::Close { depth: 3 } => draft.end_element(context),
                 XmlEvent::Close { .. } | XmlEvent::Nothing => {}
-                XmlEvent::End => return Err(ReadError::CutShort(events.input().place())),
+                XmlEvent::End { .. } => return Err(ReadError::CutShort(events.input().place())),
             }
         }
         let head = &self.head.head;
@@ -320,12 +312,9 @@ impl<R: BufRead> DocumentReader<R> {
         self.state = ReaderState::InLines;
         let context = &mut self.context;
         // A line that is no absolute URI is damaged, not relative.
-        let is_relative = !context.is_too_long(&line) && parse_uri(&line).is_err();
-        let uri = if is_relative {
-            None
-        } else {
-            context.resolve(&line)
-        };
+        let is_whole = context.is_too_long(&line) || parse_uri(&line).is_ok();
+        let uri = Some(line).filter(|_| is_whole);
+        let uri = uri.and_then(|uri| context.resolve(&uri));
         let Some(uri) = uri.filter(is_web) else {
             context.add(Oddity::BadLoc);
             return Ok(None);
@@ -378,10 +367,7 @@ impl<R: BufRead> fmt::Debug for DocumentReader<R> {
 /// Reads a complete document from memory.
 pub fn read_document(bytes: &[u8], base: &Url) -> Result<Document, ReadError> {
     let mut reader = DocumentReader::open(bytes, base)?;
-    let mut entries = Vec::new();
-    while let Some(entry) = reader.next_entry()? {
-        entries.push(entry);
-    }
+    let entries = reader.by_ref().collect::<Result<_, _>>()?;
     Ok(Document {
         head: reader.head.head,
         entries,

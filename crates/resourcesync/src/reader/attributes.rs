@@ -52,7 +52,7 @@ pub(super) fn read_metadata(
 }
 
 /// Reads an attribute that describes a representation, unless it was stated before.
-fn describe(md: &mut Metadata, name: &str, value: &str, oddities: &mut Oddities) {
+pub(super) fn describe(md: &mut Metadata, name: &str, value: &str, oddities: &mut Oddities) {
     let content = &mut md.content;
     match name {
         "length" => content.length = content.length.or(parse_length(value, oddities)),
@@ -130,7 +130,7 @@ fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {
 }
 
 /// A length in bytes.
-pub(super) fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
+fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
     if text.trim().is_empty() {
         oddities.add(Oddity::EmptyLength);
         return None;
@@ -139,7 +139,7 @@ pub(super) fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
 }
 
 /// A text without surrounding white space, unless nothing is left of it.
-pub(super) fn parse_text(text: &str) -> Option<String> {
+fn parse_text(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

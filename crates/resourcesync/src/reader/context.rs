@@ -10,6 +10,7 @@ use url::{ParseError, Position, Url};
 
 use super::element::Vocabulary;
 use super::error::TextPosition;
+use super::input::EventPlace;
 use super::xml::is_readable;
 use crate::entries::LinkLimit;
 use crate::uri::{
@@ -66,9 +67,9 @@ impl Context {
     }
 
     /// Notes a place for the kinds of oddities that have none.
-    pub(super) fn note_places(&mut self, place: impl FnOnce() -> TextPosition) {
+    pub(super) fn note_places(&mut self, place: EventPlace<'_>) {
         if self.oddities.kinds() > self.places.len() {
-            let place = place();
+            let place = place.place();
             for (oddity, _) in self.oddities.iter() {
                 self.places.entry(oddity).or_insert(place);
             }
@@ -168,10 +169,8 @@ impl Neighbor {
     /// `None` if a text is not an http or https URI whose authority is normalized and without a user name.
     fn of(text: &str, url: &Url) -> Option<Self> {
         let origin = &url[..Position::BeforePath];
-        let is_normalized = text
-            .strip_prefix(origin)
-            .is_some_and(|rest| rest.starts_with('/'));
-        let is_known = is_normalized && !has_userinfo(url) && is_web(url);
+        let rest = text.strip_prefix(origin)?;
+        let is_known = rest.starts_with('/') && !has_userinfo(url) && is_web(url);
         is_known.then(|| {
             let origin = origin.len();
             let mut uri = url.clone();
@@ -185,20 +184,14 @@ impl Neighbor {
         let rest = text.strip_prefix(&self.uri.as_str()[..self.origin])?;
         // White space and control characters at the end belong to no URI.
         let is_usual = |byte: u8| byte > b' ' && byte != b'#' && byte != b'\\';
-        let is_usual =
-            rest.starts_with('/') && rest.bytes().fold(true, |all, byte| all & is_usual(byte));
-        if !is_usual {
+        let are_usual = rest.bytes().fold(true, |all, byte| all & is_usual(byte));
+        if !are_usual || !rest.starts_with('/') {
             return None;
         }
-        let (path, query) = match rest.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (rest, None),
-        };
+        let parts = rest.split_once('?');
         self.uri.set_query(None);
-        self.uri.set_path(path);
-        if query.is_some() {
-            self.uri.set_query(query);
-        }
+        self.uri.set_path(parts.map_or(rest, |(path, _)| path));
+        self.uri.set_query(parts.map(|(_, query)| query));
         Some(self.uri.clone())
     }
 }

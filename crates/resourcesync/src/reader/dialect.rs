@@ -2,7 +2,7 @@
 //!
 //! Only what the draft defines is read of XHTML: sitemaps have `xhtml:link` for other purposes, too.
 
-use super::attributes::{parse_change, parse_length, read_link};
+use super::attributes::read_link;
 use super::context::Context;
 use super::element::rs_attribute;
 use super::xml::{Tag, is_readable};
@@ -10,7 +10,7 @@ use crate::digest::parse_digest;
 use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION, PushInterface};
 use crate::pubsub::encoded;
 use crate::uri::{parse_uri, well_known};
-use crate::{ChangeKind, Digest, Link, Oddities, Oddity, SourceTime};
+use crate::{Digest, Link, Oddities, Oddity, SourceTime};
 
 /// What an `xhtml:link` in the head of a document states.
 pub(super) enum HeadLink {
@@ -24,11 +24,6 @@ pub(super) enum HeadLink {
 pub(super) fn is_change_set(tag: &Tag<'_>) -> bool {
     let plain = |stated: &str| stated.trim().to_ascii_lowercase().replace(['-', '_'], "");
     rs_attribute(tag, "type").is_some_and(|stated| plain(stated) == "changeset")
-}
-
-/// The kind of change that the `rs:type` of a `lastmod` states.
-pub(super) fn kind_of_change(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<ChangeKind> {
-    parse_change(rs_attribute(tag, "type")?, oddities)
 }
 
 /// The protocol of its own that a `loc` is to be used by (section 4.3.3): there are no bytes to fetch. Or that of an interface.
@@ -55,15 +50,6 @@ pub(super) fn read_digest(
     };
     oddities.add_if(Oddity::UnknownDigest, *first != digest);
     None
-}
-
-/// The length of an `rs:size` (section 3.1.4).
-pub(super) fn read_size(text: &str, oddities: &mut Oddities) -> Option<u64> {
-    if !is_readable(text) {
-        oddities.add(Oddity::BadNumber);
-        return None;
-    }
-    parse_length(text, oddities)
 }
 
 /// The time that an `xhtml:meta` states of its document; `None`: it states something else, or an invalid time.

@@ -139,16 +139,12 @@ impl TextPosition {
 
     /// The position after this text, which begins here.
     pub(super) fn after(self, text: &str) -> Self {
-        let count = |text: &str| text.chars().count() as u64;
-        match text.rsplit_once('\n') {
-            None => Self {
-                line: self.line,
-                column: self.column + count(text),
-            },
-            Some((before, last)) => Self {
-                line: self.line + memchr_iter(b'\n', before.as_bytes()).count() as u64 + 1,
-                column: count(last) + 1,
-            },
+        let lines = memchr_iter(b'\n', text.as_bytes()).count() as u64;
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        let begin = if lines == 0 { self.column } else { 1 };
+        Self {
+            line: self.line + lines,
+            column: begin + last.chars().count() as u64,
         }
     }
 }

@@ -48,22 +48,22 @@ pub(super) struct DocumentInput<R> {
     /// Where in it the event begins, and how many bytes of it are consumed.
     event: usize,
     taken: usize,
-    unreadable: u64,
+    /// How many sequences of bytes were not readable.
+    pub(super) unreadable: u64,
     is_event_too_large: bool,
-    ended: bool,
+    /// Whether the end was reached.
+    pub(super) ended: bool,
 }
 
-/// Where an event begins, not counted yet: few places are asked for.
+/// Where an event begins, not counted yet: few places are asked for. It is behind that text, which begins at that position.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EventPlace<'a> {
-    from: TextPosition,
-    /// What is between that and the event.
-    text: &'a str,
-}
+pub(super) struct EventPlace<'a>(TextPosition, &'a str);
 
 impl EventPlace<'_> {
+    pub(super) const BEGIN: Self = Self(TextPosition::BEGIN, "");
+
     pub(super) fn place(self) -> TextPosition {
-        self.from.after(self.text)
+        self.0.after(self.1)
     }
 }
 
@@ -104,10 +104,7 @@ impl<R: BufRead> DocumentInput<R> {
 
     /// Where the event begins.
     pub(super) fn event(&self) -> EventPlace<'_> {
-        EventPlace {
-            from: self.place,
-            text: &self.decoded[..self.event],
-        }
+        EventPlace(self.place, &self.decoded[..self.event])
     }
 
     /// Where the next byte is.
@@ -118,16 +115,6 @@ impl<R: BufRead> DocumentInput<R> {
     /// What was consumed of the event.
     pub(super) fn consumed(&self) -> &str {
         &self.decoded[self.event..self.taken]
-    }
-
-    /// Whether the end was reached.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// How many sequences of bytes were not readable.
-    pub(super) fn unreadable(&self) -> u64 {
-        self.unreadable
     }
 
     /// The meaning of an error that the input has returned.

@@ -5,14 +5,11 @@ use std::mem;
 use url::Url;
 
 use super::attributes::{
-    is_of_entry, is_of_head, may_continue, parse_text, read_link, read_metadata,
+    describe, is_of_entry, is_of_head, may_continue, parse_change, read_link, read_metadata,
 };
 use super::context::Context;
-use super::dialect::{
-    HeadLink, kind_of_change, protocol, read_category, read_digest, read_entry_link,
-    read_head_link, read_modified, read_size,
-};
-use super::element::Element;
+use super::dialect::{self, HeadLink};
+use super::element::{Element, rs_attribute};
 use super::error::ReadError;
 use super::xml::{Tag, not_xml};
 use crate::entries::{ChangeFrequency, LinkLimit};
@@ -50,7 +47,7 @@ impl HeadDraft {
         tag: &Tag<'_>,
         context: &mut Context,
     ) -> Result<bool, ReadError> {
-        self.bytes += tag.length();
+        self.bytes += tag.length;
         if self.bytes > MAX_ENTRY_BYTES {
             return Err(ReadError::EventTooLarge(tag.at()));
         }
@@ -67,11 +64,11 @@ impl HeadDraft {
                 head.links.extend(link);
             }
             Element::XhtmlMeta => {
-                let modified = read_modified(tag, &mut context.oddities);
+                let modified = dialect::read_modified(tag, &mut context.oddities);
                 head.md.modified = head.md.modified.or(modified);
                 return Ok(modified.is_some());
             }
-            Element::XhtmlLink => match read_head_link(tag, context) {
+            Element::XhtmlLink => match dialect::read_head_link(tag, context) {
                 None => return Ok(false),
                 Some(HeadLink::Interface(interface)) if head.interfaces.len() < MAX_INTERFACES => {
                     head.interfaces.push(interface);
@@ -82,10 +79,8 @@ impl HeadDraft {
                 }
             },
             _ => {
-                context.add_if(
-                    Oddity::SeveralMetadata,
-                    mem::replace(&mut self.has_md, true),
-                );
+                let is_another = mem::replace(&mut self.has_md, true);
+                context.add_if(Oddity::SeveralMetadata, is_another);
                 let mut md = head.md.clone();
                 if !read_metadata(tag, is_of_head, &mut md, &mut context.oddities) {
                     // What the document is would be a guess.
@@ -134,10 +129,8 @@ impl EntryDraft {
         let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Some(Element::Loc));
         match element {
             Element::Md if is_child => {
-                context.add_if(
-                    Oddity::SeveralMetadata,
-                    mem::replace(&mut self.has_md, true),
-                );
+                let is_another = mem::replace(&mut self.has_md, true);
+                context.add_if(Oddity::SeveralMetadata, is_another);
                 let oddities = &mut context.oddities;
                 self.is_unreadable |= !read_metadata(tag, is_of_entry, &mut self.md, oddities);
             }
@@ -155,11 +148,12 @@ impl EntryDraft {
     fn add_field(&mut self, element: Element, tag: &Tag<'_>, context: &mut Context) {
         match element {
             Element::Loc => {
-                self.has_protocol |= protocol(tag).is_some();
+                self.has_protocol |= dialect::protocol(tag).is_some();
                 self.is_dialect |= self.has_protocol;
             }
             Element::Lastmod => {
-                let change = kind_of_change(tag, &mut context.oddities);
+                let stated = rs_attribute(tag, "type");
+                let change = stated.and_then(|stated| parse_change(stated, &mut context.oddities));
                 self.is_dialect |= change.is_some();
                 self.elements.change = self.elements.change.or(change);
             }
@@ -174,8 +168,8 @@ impl EntryDraft {
             }
             Element::XhtmlLink | Element::XhtmlMeta => {
                 let link = match element {
-                    Element::XhtmlLink => read_entry_link(tag, context),
-                    _ => read_category(tag),
+                    Element::XhtmlLink => dialect::read_entry_link(tag, context),
+                    _ => dialect::read_category(tag),
                 };
                 if link.is_some() {
                     self.is_dialect = true;
@@ -219,19 +213,16 @@ impl EntryDraft {
             }
             Some(Element::Fixity) => {
                 let hashes = &mut elements.content.hashes;
-                hashes.extend(read_digest(&self.algorithm, text, hashes, oddities));
+                hashes.extend(dialect::read_digest(
+                    &self.algorithm,
+                    text,
+                    hashes,
+                    oddities,
+                ));
             }
-            Some(Element::Size) => {
-                let size = read_size(text, oddities);
-                elements.content.length = elements.content.length.or(size);
-            }
-            Some(Element::Mimetype) => {
-                let known = elements.content.media_type.take();
-                elements.content.media_type = known.or_else(|| parse_text(text));
-            }
-            Some(Element::ContentEncoding) => {
-                elements.encoding = elements.encoding.take().or_else(|| parse_text(text));
-            }
+            Some(Element::Size) => describe(elements, "length", text, oddities),
+            Some(Element::Mimetype) => describe(elements, "type", text, oddities),
+            Some(Element::ContentEncoding) => describe(elements, "encoding", text, oddities),
             Some(Element::Path) if elements.path.is_none() && !text.trim().is_empty() => {
                 // Names of files may begin or end with a space, but not with a line break.
                 elements.path = Some(text.trim_matches(['\n', '\r', '\t']).to_owned());
