@@ -118,7 +118,7 @@ impl Context {
             "RDF" => return Err(ReadError::Feed("RSS 1.0")),
             _ if is_html(Some(name)) => return Err(ReadError::HtmlPage(None)),
             _ => {
-                let (at, name) = (tag.at(), clip(name));
+                let (at, name) = (tag.place.place(), clip(name));
                 return Err(ReadError::WrongRoot { at, name });
             }
         }
@@ -142,7 +142,7 @@ fn wrong_namespace(tag: &Tag<'_>) -> ReadError {
         }
         Err(prefix) => format!("the namespace prefix {:?} is not declared", clip(prefix)),
     };
-    let at = tag.at();
+    let at = tag.place.place();
     ReadError::WrongNamespace { at, reason }
 }
 

@@ -26,7 +26,7 @@ pub(super) const UNREADABLE: &str = "\u{ffff}";
 /// How many bytes are decoded at once, at most.
 const PIECE: usize = 16 * 1024;
 
-/// The length of the longest sequence of bytes that UTF-8 is found not to be, in bytes.
+/// No invalid sequence of UTF-8 is longer, in bytes.
 const MAX_INVALID: usize = 4;
 
 /// The bytes of a document, decoded.
@@ -39,7 +39,7 @@ pub(super) struct DocumentInput<R> {
     decoder: Decoder,
     /// Whether all that was decoded is ASCII.
     is_ascii: bool,
-    /// What was read last. Between two pieces: the begin of a character, and perhaps more.
+    /// What was read last. Between two pieces: the last bytes of the one before, as they may turn out to be in another encoding.
     raw: Vec<u8>,
     /// What is decoded, all of the event included.
     decoded: String,

@@ -49,7 +49,7 @@ impl HeadDraft {
     ) -> Result<bool, ReadError> {
         self.bytes += tag.length;
         if self.bytes > MAX_ENTRY_BYTES {
-            return Err(ReadError::EventTooLarge(tag.at()));
+            return Err(ReadError::EventTooLarge(tag.place.place()));
         }
         let (head, limit) = (&mut self.head, &mut self.link_limit);
         match element {
@@ -85,7 +85,7 @@ impl HeadDraft {
                 if !read_metadata(tag, is_of_head, &mut md, &mut context.oddities) {
                     // What the document is would be a guess.
                     let reason = "an attribute of its rs:md can't be read";
-                    return Err(not_xml(tag.at(), &reason));
+                    return Err(not_xml(tag.place.place(), &reason));
                 }
                 head.md = md;
             }

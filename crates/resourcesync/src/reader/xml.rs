@@ -50,6 +50,7 @@ type Attributes<'a> = Vec<(&'a str, Cow<'a, str>)>;
 pub(super) struct Tag<'a> {
     /// The depth of the element; that of the root is 1.
     pub(super) depth: usize,
+    /// Where it begins.
     pub(super) place: EventPlace<'a>,
     namespaces: &'a NamespaceResolver,
     name: QName<'a>,
@@ -346,11 +347,6 @@ fn is_wide_space(character: char) -> bool {
 }
 
 impl Tag<'_> {
-    /// Where it begins.
-    pub(super) fn at(&self) -> TextPosition {
-        self.place.place()
-    }
-
     /// Its namespace; `Err` with the prefix if the prefix is not declared.
     pub(super) fn namespace(&self) -> Result<Option<&str>, &str> {
         match self.namespaces.resolve_element(self.name).0 {
