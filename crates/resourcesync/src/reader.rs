@@ -107,7 +107,7 @@ impl<R: BufRead> DocumentReader<R> {
     /// Reads up to the first entry of a document in XML.
     fn read_head(&mut self) -> Result<(), ReadError> {
         let is_change_set = loop {
-            // No document ends without a root element.
+            // This ends: a document without a root element is an error.
             if let XmlEvent::Open(tag) = self.events.next()? {
                 self.head.head.root = self.context.root(&tag)?;
                 break is_change_set(&tag);

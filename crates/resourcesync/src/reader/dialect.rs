@@ -26,7 +26,7 @@ pub(super) fn is_change_set(tag: &Tag<'_>) -> bool {
     rs_attribute(tag, "type").is_some_and(|stated| plain(stated) == "changeset")
 }
 
-/// The protocol of its own that a `loc` is to be used by (section 4.3.3): there are no bytes to fetch. Or that of an interface.
+/// The protocol that a `loc` or an interface is to be used by (sections 4.3.3 and 5.2): at such a `loc` there are no bytes to fetch.
 pub(super) fn protocol<'a>(tag: &'a Tag<'_>) -> Option<&'a str> {
     let stated = rs_attribute(tag, "protocol").map(str::trim);
     stated.filter(|protocol| !protocol.is_empty())
