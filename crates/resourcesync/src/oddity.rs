@@ -181,6 +181,14 @@ impl Oddities {
         self.add_several(oddity, 1);
     }
 
+    /// Counts an oddity once if it is there.
+    #[cfg(feature = "read")]
+    pub(super) fn add_if(&mut self, oddity: Oddity, is_there: bool) {
+        if is_there {
+            self.add(oddity);
+        }
+    }
+
     /// Counts an oddity `more` times.
     pub fn add_several(&mut self, oddity: Oddity, more: u64) {
         if more > 0 {

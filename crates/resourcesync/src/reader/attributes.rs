@@ -2,100 +2,101 @@
 
 use std::str::FromStr;
 
-use super::references::References;
+use super::context::Context;
 use super::xml::{Tag, is_readable};
 use crate::{
     Capability, ChangeKind, ContentInfo, Digest, Link, Metadata, Oddities, Oddity, SourceTime,
 };
 
-/// The attributes that mean something in the `rs:md` of a head.
-pub(super) const OF_HEAD: &[&str] = &["at", "completed", "from", "until", "capability"];
+/// Whether an attribute means something in the `rs:md` of a head.
+pub(super) fn is_of_head(name: &str) -> bool {
+    matches!(name, "at" | "completed" | "from" | "until" | "capability")
+}
 
-/// The attributes that mean something in an entry.
-pub(super) const OF_ENTRY: &[&str] = &[
-    "at",
-    "completed",
-    "from",
-    "until",
-    "capability",
-    "change",
-    "datetime",
-    "length",
-    "type",
-    "encoding",
-    "path",
-    "hash",
-];
+/// Whether an attribute means something in an entry.
+pub(super) fn is_of_entry(name: &str) -> bool {
+    let describes = matches!(name, "length" | "type" | "encoding" | "path" | "hash");
+    describes || is_of_head(name) || matches!(name, "change" | "datetime")
+}
 
-/// Reads an `rs:md`; `None` if one of the `needed` attributes can't be read. Others are ignored where they can't be read.
+/// Reads an `rs:md` in addition to earlier ones of the same head or entry; the first value of an attribute is used. Returns whether all
+/// attributes can be read that are needed. Others are ignored where they can't be read.
 pub(super) fn read_metadata(
     tag: &Tag<'_>,
-    needed: &[&str],
+    is_needed: fn(&str) -> bool,
+    md: &mut Metadata,
     oddities: &mut Oddities,
-) -> Option<Metadata> {
-    let mut md = Metadata::default();
+) -> bool {
     for (name, value) in tag.attributes() {
         if !is_readable(value) {
-            if needed.contains(&name) {
-                return None;
+            if is_needed(name) {
+                return false;
             }
             continue;
         }
         match name {
-            "at" => md.at = SourceTime::parse_w3c(value, oddities),
-            "completed" => md.completed = SourceTime::parse_w3c(value, oddities),
-            "from" => md.from = SourceTime::parse_w3c(value, oddities),
-            "until" => md.until = SourceTime::parse_w3c(value, oddities),
-            "capability" => md.capability = Capability::parse(value, oddities),
-            "change" => {
-                md.change = ChangeKind::parse(value);
-                if md.change.is_none() {
-                    oddities.add(Oddity::BadChange);
-                }
+            "at" => md.at = md.at.or(SourceTime::parse_w3c(value, oddities)),
+            "completed" => md.completed = md.completed.or(SourceTime::parse_w3c(value, oddities)),
+            "from" => md.from = md.from.or(SourceTime::parse_w3c(value, oddities)),
+            "until" => md.until = md.until.or(SourceTime::parse_w3c(value, oddities)),
+            "capability" => {
+                let capability = Capability::parse(value, oddities);
+                md.capability = md.capability.take().or(capability);
             }
-            "datetime" => md.datetime = SourceTime::parse_w3c(value, oddities),
-            "length" => md.content.length = parse_length(value, oddities),
-            "type" => md.content.media_type = parse_text(value),
-            "encoding" => md.encoding = parse_text(value),
-            "path" => md.path = parse_path(value),
-            "hash" => md.content.hashes = parse_hash_attribute(value, oddities),
-            _ => {}
+            "change" => md.change = md.change.or(parse_change(value, oddities)),
+            "datetime" => md.datetime = md.datetime.or(SourceTime::parse_w3c(value, oddities)),
+            _ => describe(md, name, value, oddities),
         }
     }
-    Some(md)
+    true
+}
+
+/// Reads an attribute that describes a representation, unless it was stated before.
+pub(super) fn describe(md: &mut Metadata, name: &str, value: &str, oddities: &mut Oddities) {
+    let content = &mut md.content;
+    match name {
+        "length" => content.length = content.length.or(parse_length(value, oddities)),
+        "type" => content.media_type = content.media_type.take().or(parse_text(value)),
+        "encoding" => md.encoding = md.encoding.take().or(parse_text(value)),
+        // A path is not trimmed, as names of files may begin or end with a space.
+        "path" if value.trim().is_empty() || md.path.is_some() => {}
+        "path" => md.path = Some(value.to_owned()),
+        "hash" => {
+            oddities.add_if(Oddity::EmptyHash, value.trim().is_empty());
+            let hashes = Digest::parse_hashes(value, oddities);
+            if content.hashes.is_empty() {
+                content.hashes = hashes;
+            } else {
+                content.complete_with(&ContentInfo {
+                    hashes,
+                    ..ContentInfo::default()
+                });
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Reads an `rs:ln`; `None` if it has no relation or no valid target, or if an attribute can't be read that means something.
-pub(super) fn read_link(
-    tag: &Tag<'_>,
-    references: &mut References,
-    oddities: &mut Oddities,
-) -> Option<Link> {
-    let (mut rel, mut pri, mut modified) = (String::new(), None, None);
-    let mut content = ContentInfo::default();
-    let (mut encoding, mut path) = (None, None);
-    let mut href = None;
+pub(super) fn read_link(tag: &Tag<'_>, context: &mut Context) -> Option<Link> {
+    let (mut rel, mut href, mut pri, mut modified) = (String::new(), None, None, None);
+    let mut md = Metadata::default();
     let mut is_complete = true;
     for (name, value) in tag.attributes() {
         if !is_readable(value) {
-            is_complete &= name != "rel" && name != "href" && !OF_ENTRY.contains(&name);
+            is_complete &= name != "rel" && name != "href" && !is_of_entry(name);
             continue;
         }
         match name {
             "rel" => value.trim().clone_into(&mut rel),
-            "href" => href = references.resolve(value, oddities),
-            "pri" => pri = parse_number(value, oddities),
-            "modified" => modified = SourceTime::parse_w3c(value, oddities),
-            "length" => content.length = parse_length(value, oddities),
-            "type" => content.media_type = parse_text(value),
-            "encoding" => encoding = parse_text(value),
-            "path" => path = parse_path(value),
-            "hash" => content.hashes = parse_hash_attribute(value, oddities),
-            _ => {}
+            "href" => href = context.resolve(value),
+            "pri" => pri = parse_number(value, &mut context.oddities),
+            "modified" => modified = SourceTime::parse_w3c(value, &mut context.oddities),
+            _ => describe(&mut md, name, value, &mut context.oddities),
         }
     }
     let Some(href) = href.filter(|_| is_complete && !rel.is_empty()) else {
-        oddities.add(Oddity::BadLink);
+        context.add(Oddity::BadLink);
         return None;
     };
     Some(Link {
@@ -103,9 +104,9 @@ pub(super) fn read_link(
         href,
         pri,
         modified,
-        content,
-        encoding,
-        path,
+        content: md.content,
+        encoding: md.encoding,
+        path: md.path,
     })
 }
 
@@ -115,31 +116,21 @@ pub(super) fn may_continue(tag: &Tag<'_>) -> bool {
     rel.is_some_and(|rel| !is_readable(rel) || rel.trim().eq_ignore_ascii_case("next"))
 }
 
-/// Merges another `rs:md` of the same head or entry; the first value of an attribute is used.
-pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
-    md.at = md.at.or(more.at);
-    md.completed = md.completed.or(more.completed);
-    md.modified = md.modified.or(more.modified);
-    md.from = md.from.or(more.from);
-    md.until = md.until.or(more.until);
-    md.capability = md.capability.take().or(more.capability);
-    md.change = md.change.or(more.change);
-    md.datetime = md.datetime.or(more.datetime);
-    md.encoding = md.encoding.take().or(more.encoding);
-    md.path = md.path.take().or(more.path);
-    md.content.complete_with(&more.content);
+/// A kind of change.
+pub(super) fn parse_change(text: &str, oddities: &mut Oddities) -> Option<ChangeKind> {
+    let change = ChangeKind::parse(text);
+    oddities.add_if(Oddity::BadChange, change.is_none());
+    change
 }
 
 fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {
     let number = text.trim().parse().ok();
-    if number.is_none() {
-        oddities.add(Oddity::BadNumber);
-    }
+    oddities.add_if(Oddity::BadNumber, number.is_none());
     number
 }
 
 /// A length in bytes.
-pub(super) fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
+fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
     if text.trim().is_empty() {
         oddities.add(Oddity::EmptyLength);
         return None;
@@ -147,19 +138,8 @@ pub(super) fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
     parse_number(text, oddities)
 }
 
-fn parse_hash_attribute(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
-    if text.trim().is_empty() {
-        oddities.add(Oddity::EmptyHash);
-    }
-    Digest::parse_hashes(text, oddities)
-}
-
+/// A text without surrounding white space, unless nothing is left of it.
 fn parse_text(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// A path is not trimmed, as names of files may begin or end with a space.
-fn parse_path(text: &str) -> Option<String> {
-    (!text.trim().is_empty()).then(|| text.to_owned())
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
 use quick_xml::escape::unescape;
 
 use super::error::clip;
@@ -22,51 +23,42 @@ pub(super) enum Beginning {
     UriList,
 }
 
-/// The tags that a web page may begin with.
-const HTML: [&[u8]; 12] = [
-    b"<!doctype html",
-    b"<html",
-    b"<head",
-    b"<body",
-    b"<title",
-    b"<meta",
-    b"<script",
-    b"<h1",
-    b"<div",
-    b"<p",
-    b"<center",
-    b"<table",
+/// The elements that a web page may begin with.
+const HTML: [&str; 11] = [
+    "html", "head", "body", "title", "meta", "script", "h1", "div", "p", "center", "table",
 ];
 
 impl Beginning {
     /// What these first bytes of a document show.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut rest = bytes.trim_ascii_start();
-        if begins_with(rest, b"http://") || begins_with(rest, b"https://") {
+        if begins_with(rest, "http://") || begins_with(rest, "https://") {
             let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
-            let is_uri = line
-                .trim_ascii_end()
-                .iter()
-                .all(|byte| !byte.is_ascii_whitespace() && *byte != b'<');
-            return if is_uri { Self::UriList } else { Self::Unknown };
+            let is_of_uri = |byte: &u8| !byte.is_ascii_whitespace() && *byte != b'<';
+            if line.trim_ascii_end().iter().all(is_of_uri) {
+                return Self::UriList;
+            }
         }
         if rest.starts_with(b"{") || rest.starts_with(b"[") {
             return Self::Json;
         }
         // Comments and instructions may precede the first tag.
-        while let Some(end) = if rest.starts_with(b"<!--") {
-            find(rest, b"-->").map(|at| at + 3)
-        } else if rest.starts_with(b"<?") {
-            find(rest, b"?>").map(|at| at + 2)
-        } else {
-            None
-        } {
-            rest = rest[end..].trim_ascii_start();
+        loop {
+            let end = match rest {
+                [b'<', b'!', b'-', b'-', ..] => "-->",
+                [b'<', b'?', ..] => "?>",
+                _ => break,
+            };
+            let Some(at) = memmem::find(rest, end.as_bytes()) else {
+                break;
+            };
+            rest = rest[at + end.len()..].trim_ascii_start();
         }
-        let is_html = HTML.iter().any(|tag| {
-            let next = rest.get(tag.len());
+        let tag = rest.strip_prefix(b"<").unwrap_or_default();
+        let is_html = HTML.iter().chain(&["!doctype html"]).any(|name| {
+            let next = tag.get(name.len());
             let ends = next.is_none_or(|&byte| byte.is_ascii_whitespace() || b"/>".contains(&byte));
-            begins_with(rest, tag) && ends
+            begins_with(tag, name) && ends
         });
         if is_html {
             Self::Html { title: title(rest) }
@@ -76,32 +68,22 @@ impl Beginning {
     }
 }
 
-fn begins_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    bytes
-        .get(..prefix.len())
-        .is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
-}
-
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes
-        .windows(wanted.len())
-        .position(|found| found == wanted)
+fn begins_with(bytes: &[u8], prefix: &str) -> bool {
+    let begin = bytes.get(..prefix.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
 /// The title of a page, on one line and without control characters.
 fn title(html: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(html).to_ascii_lowercase();
-    let begin = text.find("<title")?;
-    let begin = begin + text[begin..].find('>')? + 1;
-    let end = begin + text[begin..].find('<')?;
+    let html = String::from_utf8_lossy(html);
     // Small letters are as long as capital ones in ASCII.
-    let original = String::from_utf8_lossy(html);
-    let title = original.get(begin..end)?;
+    let small = html.to_ascii_lowercase();
+    let begin = small.find("<title")?;
+    let begin = begin + small[begin..].find('>')? + 1;
+    let (title, _) = html[begin..].split_once('<')?;
     let title = unescape(title).unwrap_or(Cow::Borrowed(title));
-    let words: Vec<&str> = title
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words = title.split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let title = clip(&words.join(" "));
     (!title.is_empty()).then_some(title)
 }

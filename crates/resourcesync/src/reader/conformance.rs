@@ -1,10 +1,9 @@
 //! Conformance of a complete document with its capability; the oddities are counted at its end.
 
-use url::Url;
-
+use super::context::Context;
 use crate::declared_list::is_list;
 use crate::entries::EntryOrder;
-use crate::{Capability, Entry, Head, Metadata, Oddities, Oddity, Root};
+use crate::{Capability, Entry, Head, Metadata, Oddity, Root};
 
 /// The maximum number of entries of a document in the Sitemap protocol, which section 7 refers to.
 const MOST_ENTRIES: u64 = 50_000;
@@ -45,8 +44,7 @@ impl Conformance {
         self.undated += u64::from(changed_at.is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
-        self.until_before_from += u64::from(md.ends_before_from());
-        self.completed_before_at += u64::from(md.is_completed_before_at());
+        self.note_ends(md);
         if let Some(capability) = &md.capability {
             if self.named.contains(capability) {
                 self.twice += 1;
@@ -54,12 +52,16 @@ impl Conformance {
                 self.named.push(capability.clone());
             }
         }
-        self.order.note(if holds_intervals(head) {
-            md.from
-        } else {
-            changed_at
-        });
+        let of_intervals = head.root == Root::Sitemapindex || holds_packages(head);
+        // Documents and packages have an interval, or a time of their own.
+        self.order
+            .note(if of_intervals { md.from } else { changed_at });
         self.up_is_below |= head.link("up") == Some(&entry.loc);
+    }
+
+    fn note_ends(&mut self, md: &Metadata) {
+        self.until_before_from += u64::from(md.ends_before_from());
+        self.completed_before_at += u64::from(md.is_completed_before_at());
     }
 
     /// Whether there are entries, and none of them states more than a sitemap can.
@@ -68,74 +70,49 @@ impl Conformance {
     }
 
     /// Counts the oddities of the complete document. `is_dialect`: whether it is of version 0.1, which asks for less.
-    pub(super) fn finish(
-        &self,
-        head: &Head,
-        base: &Url,
-        is_dialect: bool,
-        oddities: &mut Oddities,
-    ) {
-        let until_before_from = self.until_before_from + u64::from(head.md.ends_before_from());
-        let completed_before_at =
-            self.completed_before_at + u64::from(head.md.is_completed_before_at());
-        oddities.add_several(Oddity::UntilBeforeFrom, until_before_from);
-        oddities.add_several(Oddity::CompletedBeforeAt, completed_before_at);
-        let mut add = |oddity: Oddity, found: bool| {
-            if found {
-                oddities.add(oddity);
-            }
-        };
-        add(Oddity::TooManyEntries, self.entries > MOST_ENTRIES);
-        let Some(capability) = &head.md.capability else {
+    pub(super) fn finish(&mut self, head: &Head, is_dialect: bool, context: &mut Context) {
+        let (md, up) = (&head.md, head.link("up"));
+        let leads_down = self.up_is_below || up == Some(&context.base);
+        let oddities = &mut context.oddities;
+        self.note_ends(md);
+        oddities.add_several(Oddity::UntilBeforeFrom, self.until_before_from);
+        oddities.add_several(Oddity::CompletedBeforeAt, self.completed_before_at);
+        oddities.add_if(Oddity::TooManyEntries, self.entries > MOST_ENTRIES);
+        let Some(capability) = &md.capability else {
             return;
         };
-        let up = head.link("up");
-        let leads_down = self.up_is_below || up == Some(base);
+        // The link is optional in notifications.
+        let needs_up = distinguishes_entries(head) || *capability == Capability::CapabilityList;
+        oddities.add_if(Oddity::NoUp, up.is_none() && needs_up && !is_dialect);
         let is_top = *capability == Capability::Description;
-        add(
-            Oddity::NoUp,
-            up.is_none() && needs_up(capability) && !is_dialect,
-        );
-        add(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
-        add(
-            Oddity::IndexAsUrlset,
-            head.root == Root::Urlset && self.holds_lists && is_listing(capability),
-        );
-
-        let (md, mut family) = (&head.md, TimeAttributes::of(capability));
-        if is_dialect {
-            family = TimeAttributes::Neither;
-        }
-        let (misplaced, misplaced_below) = match family {
-            TimeAttributes::Snapshot => (has_interval(md), self.intervals),
-            TimeAttributes::Changes => (has_snapshot(md), self.snapshots),
-            TimeAttributes::Neither => (false, 0),
-        };
-        add(Oddity::WrongInterval, misplaced);
-        match family {
-            TimeAttributes::Snapshot => add(Oddity::NoAt, md.at.is_none() && !misplaced),
-            TimeAttributes::Changes => {
-                add(Oddity::NoFrom, md.from.is_none() && !misplaced);
-                let is_closed = *capability == Capability::ChangeNotification;
-                add(
-                    Oddity::NoUntil,
-                    is_closed && md.until.is_none() && !misplaced,
-                );
-                add(Oddity::NewestFirst, self.order.is_newest_first());
-                add(Oddity::Unordered, self.order.is_unordered());
-            }
-            TimeAttributes::Neither => {}
-        }
-
+        oddities.add_if(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
         let of_lists = head.root == Root::Sitemapindex || self.holds_lists;
-        if of_lists || holds_intervals(head) {
+        let is_list = [Capability::ResourceList, Capability::ChangeList].contains(capability);
+        if head.root == Root::Urlset && (is_list || holds_packages(head)) {
+            oddities.add_if(Oddity::IndexAsUrlset, self.holds_lists);
+        }
+
+        let times = Times::of(head).filter(|_| !is_dialect);
+        let (misplaced, misplaced_below) = match times {
+            Some(Times::Snapshot) => (has_interval(md), self.intervals),
+            Some(Times::Changes) => (has_snapshot(md), self.snapshots),
+            None => (false, 0),
+        };
+        oddities.add_if(Oddity::WrongInterval, misplaced);
+        if of_lists || holds_packages(head) {
             oddities.add_several(Oddity::WrongInterval, misplaced_below);
         }
-        let of_changes = matches!(
-            capability,
-            Capability::ChangeList | Capability::ChangeDumpManifest
-        );
-        if of_changes && !of_lists {
+        let is_notification = *capability == Capability::ChangeNotification;
+        if times == Some(Times::Changes) {
+            oddities.add_if(Oddity::NoFrom, md.from.is_none() && !misplaced);
+            let is_open = is_notification && md.until.is_none();
+            oddities.add_if(Oddity::NoUntil, is_open && !misplaced);
+            oddities.add_if(Oddity::NewestFirst, self.order.is_newest_first());
+            oddities.add_if(Oddity::Unordered, self.order.is_unordered());
+        } else if times == Some(Times::Snapshot) {
+            oddities.add_if(Oddity::NoAt, md.at.is_none() && !misplaced);
+        }
+        if !of_lists && holds_changes(head) && !is_notification {
             oddities.add_several(Oddity::NoChangeTime, self.undated);
         }
         if *capability == Capability::CapabilityList {
@@ -144,31 +121,26 @@ impl Conformance {
     }
 }
 
-/// Which times belong to a document (appendix A of the specification).
+/// Which times belong to a document (appendix A of the specification). Others have none, or any.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TimeAttributes {
+enum Times {
     /// `at` and `completed`.
     Snapshot,
     /// `from` and `until`.
     Changes,
-    /// None, or any.
-    Neither,
 }
 
-impl TimeAttributes {
-    fn of(capability: &Capability) -> Self {
-        match capability {
+impl Times {
+    fn of(head: &Head) -> Option<Self> {
+        match head.md.capability.as_ref()? {
             Capability::ResourceList
             | Capability::ResourceDump
-            | Capability::ResourceDumpManifest => Self::Snapshot,
+            | Capability::ResourceDumpManifest => Some(Self::Snapshot),
             Capability::ChangeList
             | Capability::ChangeDump
             | Capability::ChangeDumpManifest
-            | Capability::ChangeNotification => Self::Changes,
-            Capability::Description
-            | Capability::CapabilityList
-            | Capability::FrameworkNotification
-            | Capability::Other(_) => Self::Neither,
+            | Capability::ChangeNotification => Some(Self::Changes),
+            _ => None,
         }
     }
 }
@@ -181,33 +153,33 @@ fn has_interval(md: &Metadata) -> bool {
     md.from.is_some() || md.until.is_some()
 }
 
-/// Whether the entries are documents or packages, which have an interval or a time of their own.
-fn holds_intervals(head: &Head) -> bool {
-    head.root == Root::Sitemapindex
-        || matches!(
-            head.md.capability,
-            Some(Capability::ResourceDump | Capability::ChangeDump)
-        )
+/// Whether it is a dump, or an index of dumps.
+fn holds_packages(head: &Head) -> bool {
+    let capability = head.md.capability.as_ref();
+    capability.is_some_and(|it| [Capability::ResourceDump, Capability::ChangeDump].contains(it))
 }
 
-/// Whether documents of this capability may have an index.
-fn is_listing(capability: &Capability) -> bool {
-    matches!(
-        capability,
-        Capability::ResourceList
-            | Capability::ResourceDump
-            | Capability::ChangeList
-            | Capability::ChangeDump
-    )
+/// Whether the entries of such a document are resources, or changes of them, unless they state a capability.
+pub(super) fn holds_resources(head: &Head) -> bool {
+    let may_hold = head.md.capability.is_none() || Times::of(head).is_some();
+    may_hold && head.root == Root::Urlset && !holds_packages(head)
 }
 
-/// Whether the link `up` is mandatory. It is optional in notifications.
-fn needs_up(capability: &Capability) -> bool {
-    is_listing(capability)
-        || matches!(
-            capability,
-            Capability::CapabilityList
-                | Capability::ResourceDumpManifest
-                | Capability::ChangeDumpManifest
-        )
+fn holds_changes(head: &Head) -> bool {
+    Times::of(head) == Some(Times::Changes) && holds_resources(head)
+}
+
+/// Whether an entry of such a document must have a `change`. An entry with a capability refers to another document and has
+/// none, except in a framework notification, which reports changes of documents.
+pub(crate) fn needs_change(head: &Head, md: &Metadata) -> bool {
+    head.md.capability == Some(Capability::FrameworkNotification)
+        || holds_changes(head) && md.capability.is_none()
+}
+
+/// Whether a `url` and a `sitemap` mean different things in such a document: the one a resource, a change or a package, the other
+/// a list of them.
+pub(super) fn distinguishes_entries(head: &Head) -> bool {
+    let capability = head.md.capability.as_ref();
+    let has_times = capability.is_none() || Times::of(head).is_some();
+    has_times && capability != Some(&Capability::ChangeNotification)
 }

@@ -2,15 +2,15 @@
 //!
 //! Only what the draft defines is read of XHTML: sitemaps have `xhtml:link` for other purposes, too.
 
-use super::attributes::{parse_length, read_link};
+use super::attributes::read_link;
+use super::context::Context;
 use super::element::rs_attribute;
-use super::references::References;
 use super::xml::{Tag, is_readable};
 use crate::digest::parse_digest;
 use crate::draft::{CHANGE_SET_RELATION, DUMP_RELATION, PARTIAL_RELATION, PushInterface};
 use crate::pubsub::encoded;
 use crate::uri::{parse_uri, well_known};
-use crate::{ChangeKind, Digest, Link, Oddities, Oddity, SourceTime};
+use crate::{Digest, Link, Oddities, Oddity, SourceTime};
 
 /// What an `xhtml:link` in the head of a document states.
 pub(super) enum HeadLink {
@@ -22,27 +22,14 @@ pub(super) enum HeadLink {
 
 /// Whether a root element states that the document is a Change Set (section 5.1).
 pub(super) fn is_change_set(tag: &Tag<'_>) -> bool {
-    let stated = rs_attribute(tag, "type");
-    stated.is_some_and(|stated| {
-        let plain = stated.trim().to_ascii_lowercase().replace(['-', '_'], "");
-        plain == "changeset"
-    })
+    let plain = |stated: &str| stated.trim().to_ascii_lowercase().replace(['-', '_'], "");
+    rs_attribute(tag, "type").is_some_and(|stated| plain(stated) == "changeset")
 }
 
-/// The kind of change that the `rs:type` of a `lastmod` states.
-pub(super) fn kind_of_change(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<ChangeKind> {
-    let stated = rs_attribute(tag, "type")?;
-    let change = ChangeKind::parse(stated);
-    if change.is_none() {
-        oddities.add(Oddity::BadChange);
-    }
-    change
-}
-
-/// Whether a `loc` is to be used by a protocol of its own (section 4.3.3): there are no bytes to fetch.
-pub(super) fn has_protocol(tag: &Tag<'_>) -> bool {
-    let stated = rs_attribute(tag, "protocol");
-    stated.is_some_and(|protocol| !protocol.trim().is_empty())
+/// The protocol that a `loc` or an interface is to be used by (sections 4.3.3 and 5.2): at such a `loc` there are no bytes to fetch.
+pub(super) fn protocol<'a>(tag: &'a Tag<'_>) -> Option<&'a str> {
+    let stated = rs_attribute(tag, "protocol").map(str::trim);
+    stated.filter(|protocol| !protocol.is_empty())
 }
 
 /// The digest of an `rs:fixity` (section 3.1.3); `None` if it is unusable, or of an algorithm that one of `known` has.
@@ -58,24 +45,11 @@ pub(super) fn read_digest(
         return None;
     };
     let mut known = known.iter();
-    match known.find(|known| known.algorithm() == digest.algorithm()) {
-        None => Some(digest),
-        Some(first) => {
-            if *first != digest {
-                oddities.add(Oddity::UnknownDigest);
-            }
-            None
-        }
-    }
-}
-
-/// The length of an `rs:size` (section 3.1.4).
-pub(super) fn read_size(text: &str, oddities: &mut Oddities) -> Option<u64> {
-    if !is_readable(text) {
-        oddities.add(Oddity::BadNumber);
-        return None;
-    }
-    parse_length(text, oddities)
+    let Some(first) = known.find(|known| known.algorithm() == digest.algorithm()) else {
+        return Some(digest);
+    };
+    oddities.add_if(Oddity::UnknownDigest, *first != digest);
+    None
 }
 
 /// The time that an `xhtml:meta` states of its document; `None`: it states something else, or an invalid time.
@@ -92,41 +66,28 @@ pub(super) fn read_modified(tag: &Tag<'_>, oddities: &mut Oddities) -> Option<So
 }
 
 /// What an `xhtml:link` in the head of a document states; `None`: nothing of the draft.
-pub(super) fn read_head_link(
-    tag: &Tag<'_>,
-    references: &mut References,
-    oddities: &mut Oddities,
-) -> Option<HeadLink> {
-    if let Some(protocol) = rs_attribute(tag, "protocol").filter(|it| !it.trim().is_empty()) {
-        let href = attribute(tag, "href").unwrap_or_default();
-        let Some(href) = references.resolve(href, oddities) else {
-            oddities.add(Oddity::BadLink);
-            return Some(HeadLink::Link(None));
-        };
-        let node = rs_attribute(tag, "pubsubnode");
-        return Some(HeadLink::Interface(PushInterface {
-            protocol: protocol.trim().to_owned(),
-            href,
-            node: node.map(|node| node.trim().to_owned()),
-        }));
-    }
-    let rel = head_relation(attribute(tag, "rel")?)?;
-    let link = read_link(tag, references, oddities);
-    Some(HeadLink::Link(link.map(|link| Link { rel, ..link })))
+pub(super) fn read_head_link(tag: &Tag<'_>, context: &mut Context) -> Option<HeadLink> {
+    let Some(protocol) = protocol(tag) else {
+        let rel = head_relation(attribute(tag, "rel")?)?;
+        let link = read_link(tag, context);
+        return Some(HeadLink::Link(link.map(|link| Link { rel, ..link })));
+    };
+    let href = attribute(tag, "href").unwrap_or_default();
+    let Some(href) = context.resolve(href) else {
+        context.add(Oddity::BadLink);
+        return Some(HeadLink::Link(None));
+    };
+    Some(HeadLink::Interface(PushInterface {
+        protocol: protocol.to_owned(),
+        href,
+        node: rs_attribute(tag, "pubsubnode").map(|node| node.trim().to_owned()),
+    }))
 }
 
 /// The link that an `xhtml:link` of an entry stands for; `None`: it means nothing here, or is unusable.
-pub(super) fn read_entry_link(
-    tag: &Tag<'_>,
-    references: &mut References,
-    oddities: &mut Oddities,
-) -> Option<Link> {
-    let rel = entry_relation(attribute(tag, "rel")?)?;
-    let link = read_link(tag, references, oddities)?;
-    Some(Link {
-        rel: rel.to_owned(),
-        ..link
-    })
+pub(super) fn read_entry_link(tag: &Tag<'_>, context: &mut Context) -> Option<Link> {
+    let rel = entry_relation(attribute(tag, "rel")?)?.to_owned();
+    read_link(tag, context).map(|link| Link { rel, ..link })
 }
 
 /// The category that an `xhtml:meta` of an entry states (section 3.1.7), as a URI that has the text: `data:,Crocodiles`.
@@ -150,12 +111,9 @@ fn term(relation: &str) -> Option<&str> {
 
 /// A relation of a head that means something, in the form that the draft has it.
 fn head_relation(rel: &str) -> Option<String> {
-    let is = |wanted: &str| {
-        let mut stated = rel.split_ascii_whitespace();
-        stated.any(|stated| stated.eq_ignore_ascii_case(wanted))
-    };
-    let mut terms = rel.split_ascii_whitespace().filter_map(term);
-    Some(match terms.next()? {
+    let stated = rel.split_ascii_whitespace();
+    let is = |wanted: &str| stated.clone().any(|it| it.eq_ignore_ascii_case(wanted));
+    Some(match stated.clone().find_map(term)? {
         "changeset" if is("prev") || is("previous") => format!("prev {CHANGE_SET_RELATION}"),
         "changeset" if is("next") => return None,
         "changeset" => format!("current {CHANGE_SET_RELATION}"),

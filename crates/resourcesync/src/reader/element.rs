@@ -1,11 +1,11 @@
 //! The elements of a document, recognized by their namespaces and not by their prefixes.
 
-use super::ReadError;
-use super::error::clip;
+use super::context::Context;
+use super::error::{ReadError, clip};
 use super::xml::{Tag, is_html};
 use crate::document::{RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE};
 use crate::uri::well_known;
-use crate::{Oddities, Oddity, Root};
+use crate::{Oddity, Root};
 
 /// Whether elements and attributes of the draft of version 0.1 are recognized; without it, nothing of the draft is found.
 const DRAFT: bool = cfg!(feature = "draft");
@@ -33,19 +33,9 @@ pub(super) enum Element {
     Other,
 }
 
-impl Element {
-    /// Whether it states something of the document that it is in, and not of an entry.
-    pub(super) fn is_of_head(self) -> bool {
-        matches!(
-            self,
-            Self::Md | Self::Ln | Self::XhtmlMeta | Self::XhtmlLink
-        )
-    }
-}
-
 /// What defines elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Vocabulary {
+pub(super) enum Vocabulary {
     Sitemap,
     ResourceSync,
     Xhtml,
@@ -90,25 +80,12 @@ impl Vocabulary {
     }
 }
 
-/// The spelling of the namespaces. A misspelling is counted once per document, not once per element.
-#[derive(Default)]
-pub(super) struct Spelling {
-    /// The root element has no namespace: then elements without one are those of the Sitemap protocol and of ResourceSync.
-    without_namespace: bool,
-    /// Those whose namespace is misspelt.
-    misspelt: Vec<Vocabulary>,
-}
-
-impl Spelling {
-    /// The element of a tag.
+impl Context {
+    /// The element of a tag. A misspelt namespace is counted once per document, not once per element.
     ///
     /// # Errors
     /// If it may be an `rs:md` or `rs:ln` whose prefix is not declared: it can't be ignored safely.
-    pub(super) fn element(
-        &mut self,
-        tag: &Tag<'_>,
-        oddities: &mut Oddities,
-    ) -> Result<Element, ReadError> {
+    pub(super) fn element(&mut self, tag: &Tag<'_>) -> Result<Element, ReadError> {
         let local_name = tag.local_name();
         let namespace = match tag.namespace() {
             Ok(Some(namespace)) => namespace,
@@ -118,13 +95,7 @@ impl Spelling {
                     element => element,
                 });
             }
-            Err(prefix) if matches!(local_name, "md" | "ln") => {
-                let prefix = clip(prefix);
-                return Err(ReadError::WrongNamespace {
-                    at: tag.at(),
-                    reason: format!("the namespace prefix {prefix:?} is not declared"),
-                });
-            }
+            Err(_) if matches!(local_name, "md" | "ln") => return Err(wrong_namespace(tag)),
             Ok(None) | Err(_) => return Ok(Element::Other),
         };
         let Some((vocabulary, is_misspelt)) = Vocabulary::of(namespace) else {
@@ -132,65 +103,38 @@ impl Spelling {
         };
         if is_misspelt && !self.misspelt.contains(&vocabulary) {
             self.misspelt.push(vocabulary);
-            oddities.add(Oddity::Namespace);
+            self.add(Oddity::Namespace);
         }
         Ok(vocabulary.element(local_name))
     }
-}
 
-/// The value of an attribute with the namespace of ResourceSync, as version 0.1 has them.
-pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<&'a str> {
-    if !DRAFT {
-        return None;
-    }
-    let mut all = tag.prefixed_attributes();
-    let found = all.find(|(namespace, name, _)| {
-        let vocabulary = Vocabulary::of(namespace).map(|(vocabulary, _)| vocabulary);
-        *name == wanted && vocabulary == Some(Vocabulary::ResourceSync)
-    });
-    found.map(|(.., value)| value)
-}
-
-/// Whether it is another spelling of the namespace of the Sitemap protocol, of any version: it began as Google's, with 0.84.
-fn is_misspelt_sitemap_namespace(written: &str) -> bool {
-    let version = well_known(written).and_then(|plain| {
-        let path = ["sitemaps.org/", "google.com/"]
-            .iter()
-            .find_map(|host| plain.strip_prefix(host))?;
-        path.strip_prefix("schemas/sitemap/")
-    });
-    version.is_some_and(|version| {
-        version.starts_with("0.") && version[2..].bytes().all(|byte| byte.is_ascii_digit())
-    })
-}
-
-/// The root element of a tag.
-pub(super) fn read_root(
-    tag: &Tag<'_>,
-    spelling: &mut Spelling,
-    oddities: &mut Oddities,
-) -> Result<Root, ReadError> {
-    let name = tag.local_name();
-    match name {
-        "urlset" | "sitemapindex" => {}
-        "rss" => return Err(ReadError::Feed("RSS")),
-        "feed" => return Err(ReadError::Feed("Atom")),
-        "RDF" => return Err(ReadError::Feed("RSS 1.0")),
-        _ if is_html(Some(name)) => return Err(ReadError::HtmlPage(None)),
-        _ => {
-            return Err(ReadError::WrongRoot {
-                at: tag.at(),
-                name: clip(name),
-            });
+    /// The root element of a tag.
+    pub(super) fn root(&mut self, tag: &Tag<'_>) -> Result<Root, ReadError> {
+        let name = tag.local_name();
+        match name {
+            "urlset" | "sitemapindex" => {}
+            "rss" => return Err(ReadError::Feed("RSS")),
+            "feed" => return Err(ReadError::Feed("Atom")),
+            "RDF" => return Err(ReadError::Feed("RSS 1.0")),
+            _ if is_html(Some(name)) => return Err(ReadError::HtmlPage(None)),
+            _ => {
+                let (at, name) = (tag.place.place(), clip(name));
+                return Err(ReadError::WrongRoot { at, name });
+            }
+        }
+        if tag.namespace() == Ok(None) {
+            self.without_namespace = true;
+            self.add(Oddity::Namespace);
+        }
+        match self.element(tag)? {
+            Element::Root(root) => Ok(root),
+            _ => Err(wrong_namespace(tag)),
         }
     }
-    if tag.namespace() == Ok(None) {
-        spelling.without_namespace = true;
-        oddities.add(Oddity::Namespace);
-    }
-    if let Element::Root(root) = spelling.element(tag, oddities)? {
-        return Ok(root);
-    }
+}
+
+/// The error of a root element, `rs:md` or `rs:ln` with that namespace.
+fn wrong_namespace(tag: &Tag<'_>) -> ReadError {
     let reason = match tag.namespace() {
         Ok(namespace) => {
             let namespace = clip(namespace.unwrap_or_default());
@@ -198,8 +142,26 @@ pub(super) fn read_root(
         }
         Err(prefix) => format!("the namespace prefix {:?} is not declared", clip(prefix)),
     };
-    Err(ReadError::WrongNamespace {
-        at: tag.at(),
-        reason,
-    })
+    let at = tag.place.place();
+    ReadError::WrongNamespace { at, reason }
+}
+
+/// The value of an attribute with the namespace of ResourceSync, as version 0.1 has them.
+pub(super) fn rs_attribute<'a>(tag: &'a Tag<'_>, wanted: &str) -> Option<&'a str> {
+    let is_rs = |namespace: &str| {
+        Vocabulary::of(namespace)
+            .is_some_and(|(vocabulary, _)| vocabulary == Vocabulary::ResourceSync)
+    };
+    tag.prefixed_attribute(is_rs, wanted).filter(|_| DRAFT)
+}
+
+/// Whether it is another spelling of the namespace of the Sitemap protocol, of any version: it began as Google's, with 0.84.
+fn is_misspelt_sitemap_namespace(written: &str) -> bool {
+    let begins = [
+        "sitemaps.org/schemas/sitemap/0.",
+        "google.com/schemas/sitemap/0.",
+    ];
+    let plain = well_known(written).unwrap_or_default();
+    let mut versions = begins.iter().filter_map(|begin| plain.strip_prefix(begin));
+    versions.any(|version| version.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -7,13 +7,11 @@
 
 use std::io::{self, BufRead, Chain, Cursor, Read};
 
-use encoding_rs::{Decoder, DecoderResult, Encoding, UTF_16BE, UTF_16LE};
+use encoding_rs::{Decoder, DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
 
-use super::ReadError;
-use super::error::clip;
-use super::text_position::TextPosition;
+use super::error::{ReadError, TextPosition, clip};
 
 /// The maximum length of a tag, a text, a comment or a processing instruction, in bytes.
 pub(super) const MAX_EVENT_BYTES: usize = 64 * 1024;
@@ -28,18 +26,20 @@ pub(super) const UNREADABLE: &str = "\u{ffff}";
 /// How many bytes are decoded at once, at most.
 const PIECE: usize = 16 * 1024;
 
+/// No invalid sequence of UTF-8 is longer, in bytes.
+const MAX_INVALID: usize = 4;
+
 /// The bytes of a document, decoded.
 pub(super) struct DocumentInput<R> {
     input: Chain<Cursor<Vec<u8>>, R>,
     /// Whether another encoding than UTF-8 is declared.
-    declares_encoding: bool,
-    /// The declared encoding, if it extends ASCII and is not UTF-8.
+    pub(super) declares_encoding: bool,
+    /// The declared encoding, if it extends ASCII and is not UTF-8, until it applies.
     declared: Option<&'static Encoding>,
-    /// Decodes what is not UTF-8.
-    decoder: Option<Decoder>,
-    /// Whether a character beyond ASCII was read as UTF-8.
-    is_utf8: bool,
-    /// What was read and is not decoded. Between two pieces: the begin of a character.
+    decoder: Decoder,
+    /// Whether all that was decoded is ASCII.
+    is_ascii: bool,
+    /// What was read last. Between two pieces: the last bytes of the one before, as they may turn out to be in another encoding.
     raw: Vec<u8>,
     /// What is decoded, all of the event included.
     decoded: String,
@@ -48,22 +48,22 @@ pub(super) struct DocumentInput<R> {
     /// Where in it the event begins, and how many bytes of it are consumed.
     event: usize,
     taken: usize,
-    unreadable: u64,
+    /// How many sequences of bytes were not readable.
+    pub(super) unreadable: u64,
     is_event_too_large: bool,
-    ended: bool,
+    /// Whether the end was reached.
+    pub(super) ended: bool,
 }
 
-/// Where an event begins, not counted yet: few places are asked for.
+/// Where an event begins, not counted yet: few places are asked for. It is behind that text, which begins at that position.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EventPlace<'a> {
-    from: TextPosition,
-    /// What is between that and the event.
-    text: &'a str,
-}
+pub(super) struct EventPlace<'a>(TextPosition, &'a str);
 
 impl EventPlace<'_> {
+    pub(super) const BEGIN: Self = Self(TextPosition::BEGIN, "");
+
     pub(super) fn place(self) -> TextPosition {
-        self.from.after(self.text)
+        self.0.after(self.1)
     }
 }
 
@@ -81,8 +81,11 @@ impl<R: BufRead> DocumentInput<R> {
             input: Cursor::new(beginning.clone()).chain(input),
             declares_encoding: label.is_some() || wide.is_some(),
             declared: label.as_deref().map_or(Ok(None), encoding_of)?,
-            decoder: wide.map(Encoding::new_decoder_with_bom_removal),
-            is_utf8: false,
+            decoder: match wide {
+                Some(encoding) => encoding.new_decoder_with_bom_removal(),
+                None => UTF_8.new_decoder_without_bom_handling(),
+            },
+            is_ascii: true,
             raw: Vec::new(),
             decoded: String::new(),
             place: TextPosition::BEGIN,
@@ -95,21 +98,13 @@ impl<R: BufRead> DocumentInput<R> {
         Ok((new, beginning))
     }
 
-    /// Whether another encoding than UTF-8 is declared.
-    pub(super) fn declares_encoding(&self) -> bool {
-        self.declares_encoding
-    }
-
     pub(super) fn begin_event(&mut self) {
         self.event = self.taken;
     }
 
     /// Where the event begins.
     pub(super) fn event(&self) -> EventPlace<'_> {
-        EventPlace {
-            from: self.place,
-            text: &self.decoded[..self.event],
-        }
+        EventPlace(self.place, &self.decoded[..self.event])
     }
 
     /// Where the next byte is.
@@ -122,16 +117,6 @@ impl<R: BufRead> DocumentInput<R> {
         &self.decoded[self.event..self.taken]
     }
 
-    /// Whether the end was reached.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// How many sequences of bytes were not readable.
-    pub(super) fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
     /// The meaning of an error that the input has returned.
     pub(super) fn error(&self, error: io::Error) -> ReadError {
         if self.is_event_too_large {
@@ -141,68 +126,58 @@ impl<R: BufRead> DocumentInput<R> {
         }
     }
 
+    /// The next line that is neither empty nor a comment, without surrounding white space, as the next event; `None` at the end.
+    pub(super) fn next_line(&mut self, buffer: &mut Vec<u8>) -> Result<Option<String>, ReadError> {
+        loop {
+            buffer.clear();
+            self.begin_event();
+            let length = self.read_until(b'\n', buffer);
+            if length.map_err(|error| self.error(error))? == 0 {
+                return Ok(None);
+            }
+            let line = String::from_utf8_lossy(buffer);
+            let line = line.trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                return Ok(Some(line.to_owned()));
+            }
+        }
+    }
+
     /// Decodes the next piece of the input.
     fn decode(&mut self) -> io::Result<()> {
+        let mut at = self.raw.len();
         let available = self.input.fill_buf()?;
         self.ended = available.is_empty();
         let length = available.len().min(PIECE);
         self.raw.extend_from_slice(&available[..length]);
         self.input.consume(length);
-        let mut at = self.decode_utf8();
-        while let Some(decoder) = &mut self.decoder {
-            let rest = &self.raw[at..];
+        loop {
+            let (rest, begin) = (&self.raw[at..], self.decoded.len());
+            let decoder = &mut self.decoder;
             let most = decoder.max_utf8_buffer_length_without_replacement(rest.len());
             self.decoded.reserve(most.unwrap_or_default());
             let (result, read) =
                 decoder.decode_to_string_without_replacement(rest, &mut self.decoded, self.ended);
             at += read;
-            match result {
+            self.is_ascii &= self.decoded[begin..].is_ascii();
+            let invalid = match result {
                 DecoderResult::InputEmpty => break,
-                DecoderResult::OutputFull => {}
-                DecoderResult::Malformed(..) => {
-                    self.unreadable += 1;
-                    self.decoded.push_str(UNREADABLE);
-                }
+                DecoderResult::OutputFull => continue,
+                DecoderResult::Malformed(length, after) => usize::from(length + after),
+            };
+            // What is UTF-8 elsewhere is not in another encoding here: it is damaged.
+            if self.is_ascii
+                && let Some(encoding) = self.declared.take()
+            {
+                self.decoder = encoding.new_decoder_without_bom_handling();
+                at -= invalid;
+            } else {
+                self.unreadable += 1;
+                self.decoded.push_str(UNREADABLE);
             }
         }
-        self.raw.drain(..at);
+        self.raw.drain(..at.saturating_sub(MAX_INVALID));
         Ok(())
-    }
-
-    /// Decodes what was read as UTF-8, up to where another encoding begins; returns how many bytes were decoded.
-    fn decode_utf8(&mut self) -> usize {
-        let mut at = 0;
-        while self.decoder.is_none() {
-            let rest = &self.raw[at..];
-            let (text, error) = match std::str::from_utf8(rest) {
-                Ok(text) => (text, None),
-                Err(error) => {
-                    let valid = std::str::from_utf8(&rest[..error.valid_up_to()]);
-                    (valid.unwrap_or_default(), Some(error))
-                }
-            };
-            self.is_utf8 |= !text.is_ascii();
-            self.decoded.push_str(text);
-            at += text.len();
-            let invalid = match error.map(|error| error.error_len()) {
-                Some(Some(length)) => length,
-                // Without an end it is incomplete.
-                Some(None) if self.ended => rest.len() - text.len(),
-                Some(None) | None => break,
-            };
-            match self.declared {
-                // What is UTF-8 elsewhere is not in another encoding here: it is damaged.
-                Some(encoding) if !self.is_utf8 => {
-                    self.decoder = Some(encoding.new_decoder_without_bom_handling());
-                }
-                _ => {
-                    self.unreadable += 1;
-                    self.decoded.push_str(UNREADABLE);
-                    at += invalid;
-                }
-            }
-        }
-        at
     }
 }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use url::Url;
 
 use super::*;
-use crate::{ChangeKind, Entry, SourceTime};
+use crate::{ChangeKind, Metadata, Root, SourceTime};
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 
@@ -532,7 +532,11 @@ fn outcome(input: impl BufRead) -> String {
             Err(error) => break error.to_string(),
         }
     };
-    format!("{:?} {entries:?} {:?} {end}", reader.head, reader.oddities)
+    format!(
+        "{:?} {entries:?} {:?} {end}",
+        reader.head(),
+        reader.oddities()
+    )
 }
 
 proptest! {

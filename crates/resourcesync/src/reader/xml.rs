@@ -21,10 +21,8 @@ use quick_xml::events::{BytesRef, BytesStart, Event, attributes};
 use quick_xml::name::{Namespace, NamespaceError, NamespaceResolver, Prefix, QName, ResolveResult};
 use quick_xml::reader::Reader;
 
-use super::ReadError;
-use super::error::clip;
+use super::error::{ReadError, TextPosition, clip};
 use super::input::{DocumentInput, EventPlace, UNREADABLE};
-use super::text_position::TextPosition;
 
 /// The maximum depth of nested elements.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -41,8 +39,8 @@ pub(super) enum XmlEvent<'a> {
     Text(Cow<'a, str>),
     /// Something without meaning, such as a comment.
     Nothing,
-    /// The end of a complete document.
-    End,
+    /// The end of a complete document. `is_reopened`: it ends with the start tag of its root element in place of the end tag.
+    End { is_reopened: bool },
 }
 
 /// Names of attributes as written, and their values.
@@ -52,19 +50,21 @@ type Attributes<'a> = Vec<(&'a str, Cow<'a, str>)>;
 pub(super) struct Tag<'a> {
     /// The depth of the element; that of the root is 1.
     pub(super) depth: usize,
-    place: EventPlace<'a>,
+    /// Where it begins.
+    pub(super) place: EventPlace<'a>,
     namespaces: &'a NamespaceResolver,
     name: QName<'a>,
     /// The length of what is between its angle brackets, in bytes.
-    length: usize,
+    pub(super) length: u64,
     /// Not the declarations of namespaces.
     attributes: Attributes<'a>,
 }
 
 /// The section of a document that is being read.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum XmlSection {
     /// Only white space so far.
+    #[default]
     Nothing,
     /// Before the root element.
     Prolog,
@@ -79,7 +79,7 @@ pub(super) struct XmlEvents<R: BufRead> {
     buffer: Vec<u8>,
     /// A tag with other spaces than it was written with.
     repaired: String,
-    /// Whether the last tag was one of an empty element, which is to be closed.
+    /// Whether the last tag was one of an empty element, which is to be closed. (quick-xml would allocate its name.)
     is_in_empty: bool,
     nesting: Nesting,
     /// How many texts, values and tags were damaged, but for invalid bytes.
@@ -87,6 +87,7 @@ pub(super) struct XmlEvents<R: BufRead> {
 }
 
 /// Where in the document the events are.
+#[derive(Default)]
 struct Nesting {
     section: XmlSection,
     /// How many elements are open, and which namespaces they declare.
@@ -124,17 +125,6 @@ impl Nesting {
         }
         XmlEvent::Close { depth }
     }
-
-    /// Rejects what is allowed within the root element only.
-    fn expect_root(&self, place: EventPlace<'_>) -> Result<(), ReadError> {
-        match self.section {
-            XmlSection::Nothing | XmlSection::Prolog => {
-                Err(not_xml(place.place(), &"text before the root element"))
-            }
-            XmlSection::Root => Ok(()),
-            XmlSection::Epilog => Err(ReadError::TrailingContent(place.place())),
-        }
-    }
 }
 
 impl<R: BufRead> XmlEvents<R> {
@@ -146,14 +136,7 @@ impl<R: BufRead> XmlEvents<R> {
             buffer: Vec::new(),
             repaired: String::new(),
             is_in_empty: false,
-            nesting: Nesting {
-                section: XmlSection::Nothing,
-                depth: 0,
-                namespaces: NamespaceResolver::default(),
-                root: String::new(),
-                has_inner: false,
-                is_reopened: false,
-            },
+            nesting: Nesting::default(),
             damaged: 0,
         }
     }
@@ -163,29 +146,19 @@ impl<R: BufRead> XmlEvents<R> {
         self.reader.buffer_position()
     }
 
-    /// Where the last event begins.
-    pub(super) fn event(&self) -> EventPlace<'_> {
-        self.reader.get_ref().event()
-    }
-
-    /// Where the next event begins.
-    pub(super) fn end(&self) -> TextPosition {
-        self.reader.get_ref().place()
+    /// The bytes of the document.
+    pub(super) fn input(&self) -> &DocumentInput<R> {
+        self.reader.get_ref()
     }
 
     /// How many texts, values, tags and sequences of bytes were damaged so far.
     pub(super) fn damaged(&self) -> u64 {
-        self.damaged + self.reader.get_ref().unreadable()
+        self.damaged + self.input().unreadable
     }
 
-    /// Whether another encoding than UTF-8 is declared.
-    pub(super) fn declares_encoding(&self) -> bool {
-        self.reader.get_ref().declares_encoding()
-    }
-
-    /// Whether the document has ended with the start tag of its root element in place of the end tag.
-    pub(super) fn ends_reopened(&self) -> bool {
-        self.nesting.is_reopened
+    /// The next line of a sitemap as plain text, a URI on each line (sitemaps.org, "Other Sitemap formats"; RFC 2483, section 5).
+    pub(super) fn next_line(&mut self) -> Result<Option<String>, ReadError> {
+        self.reader.get_mut().next_line(&mut self.buffer)
     }
 
     /// The next event. After an error the events are meaningless.
@@ -208,10 +181,10 @@ impl<R: BufRead> XmlEvents<R> {
             Err(error) => return Err(translate(error, nesting.section, self.reader.get_ref())),
         };
         self.is_in_empty = matches!(event, Event::Empty(_));
-        nesting.is_reopened &= may_end(&event);
+        nesting.is_reopened = nesting.is_reopened && may_end(&event);
         let input = self.reader.get_ref();
         let place = input.event();
-        match event {
+        let text = match event {
             Event::Start(start) | Event::Empty(start) => {
                 if nesting.section == XmlSection::Epilog {
                     return Err(ReadError::TrailingContent(place.place()));
@@ -230,74 +203,64 @@ impl<R: BufRead> XmlEvents<R> {
                 let (attributes, declares) = read_attributes(text, name, place, &mut self.damaged)?;
                 let is_bare = attributes.is_empty() && !declares;
                 nesting.open(&text[..name], is_bare);
+                let namespaces = &mut nesting.namespaces;
                 if declares {
-                    let declared = nesting
-                        .namespaces
-                        .push(&BytesStart::from_content(text, name));
+                    let declared = namespaces.push(&BytesStart::from_content(text, name));
                     declared.map_err(|error| translate(error.into(), nesting.section, input))?;
                 } else {
-                    let level = nesting.namespaces.level();
-                    nesting.namespaces.set_level(level + 1);
+                    namespaces.set_level(namespaces.level() + 1);
                 }
-                Ok(XmlEvent::Open(Tag {
+                return Ok(XmlEvent::Open(Tag {
                     depth: nesting.depth,
                     place,
-                    namespaces: &nesting.namespaces,
+                    namespaces,
                     name: QName(&text[..name]),
-                    length: text.len(),
+                    length: text.len() as u64,
                     attributes,
-                }))
+                }));
             }
-            Event::End(_) => Ok(nesting.close()),
-            Event::Text(text) => {
-                let text = text.into_inner();
-                if nesting.section != XmlSection::Root && text.trim_ascii().is_empty() {
-                    return Ok(XmlEvent::Nothing);
-                }
-                nesting.expect_root(place)?;
-                // Only a text that begins with a bare ampersand has one.
-                if text.starts_with('&') {
-                    self.damaged += 1;
-                    return Ok(XmlEvent::Text(Cow::Borrowed(UNREADABLE)));
-                }
-                Ok(XmlEvent::Text(text))
+            Event::End(_) => return Ok(nesting.close()),
+            Event::Text(text)
+                if nesting.section != XmlSection::Root && text.trim_ascii().is_empty() =>
+            {
+                return Ok(XmlEvent::Nothing);
             }
-            Event::CData(data) => {
-                nesting.expect_root(place)?;
-                Ok(XmlEvent::Text(data.into_inner()))
+            // Only a text that begins with a bare ampersand has one.
+            Event::Text(text) => Some(text.into_inner()).filter(|text| !text.starts_with('&')),
+            Event::CData(data) => Some(data.into_inner()),
+            Event::GeneralRef(reference) => resolve(&reference),
+            Event::Decl(_) if nesting.section != XmlSection::Nothing => {
+                let reason = "the XML declaration is not at the beginning";
+                return Err(not_xml(place.place(), &reason));
             }
-            Event::GeneralRef(reference) => {
-                nesting.expect_root(place)?;
-                let resolved = resolve(&reference);
-                self.damaged += u64::from(resolved.is_none());
-                Ok(XmlEvent::Text(
-                    resolved.unwrap_or(Cow::Borrowed(UNREADABLE)),
-                ))
-            }
-            Event::Decl(_) if nesting.section != XmlSection::Nothing => Err(not_xml(
-                place.place(),
-                &"the XML declaration is not at the beginning",
-            )),
             Event::Decl(_) | Event::Comment(_) | Event::PI(_) => {
                 if nesting.section == XmlSection::Nothing {
                     nesting.section = XmlSection::Prolog;
                 }
-                Ok(XmlEvent::Nothing)
+                return Ok(XmlEvent::Nothing);
             }
             Event::DocType(content) => {
-                let name = content.into_inner();
-                Err(if is_html(name.split(char::is_whitespace).next()) {
-                    ReadError::HtmlPage(None)
-                } else {
-                    ReadError::Doctype(place.place())
-                })
+                let is_html = is_html(content.split(char::is_whitespace).next());
+                let page = is_html.then_some(ReadError::HtmlPage(None));
+                return Err(page.unwrap_or_else(|| ReadError::Doctype(place.place())));
             }
-            Event::Eof => match nesting.section {
-                XmlSection::Nothing => Err(ReadError::Empty),
-                XmlSection::Epilog => Ok(XmlEvent::End),
-                XmlSection::Root if nesting.is_reopened => Ok(XmlEvent::End),
-                XmlSection::Prolog | XmlSection::Root => Err(ReadError::CutShort(input.place())),
-            },
+            Event::Eof => {
+                let is_reopened = nesting.is_reopened;
+                return match nesting.section {
+                    XmlSection::Nothing => Err(ReadError::Empty),
+                    XmlSection::Epilog => Ok(XmlEvent::End { is_reopened }),
+                    XmlSection::Root if is_reopened => Ok(XmlEvent::End { is_reopened }),
+                    _ => Err(ReadError::CutShort(input.place())),
+                };
+            }
+        };
+        match nesting.section {
+            XmlSection::Root => {
+                self.damaged += u64::from(text.is_none());
+                Ok(XmlEvent::Text(text.unwrap_or(Cow::Borrowed(UNREADABLE))))
+            }
+            XmlSection::Epilog => Err(ReadError::TrailingContent(place.place())),
+            _ => Err(not_xml(place.place(), &"text before the root element")),
         }
     }
 }
@@ -318,7 +281,7 @@ fn translate<R: BufRead>(error: Error, section: XmlSection, input: &DocumentInpu
         Error::Io(error) => input.error(
             Arc::try_unwrap(error).unwrap_or_else(|shared| io::Error::new(shared.kind(), shared)),
         ),
-        Error::Syntax(_) if input.has_ended() => ReadError::CutShort(input.place()),
+        Error::Syntax(_) if input.ended => ReadError::CutShort(input.place()),
         // The input is UTF-8; only an event that it limits may end within a character.
         Error::Encoding(EncodingError::Utf8(_)) => ReadError::EventTooLarge(at),
         Error::Namespace(NamespaceError::TooManyBindings(_)) => ReadError::TooManyAttributes(at),
@@ -384,11 +347,6 @@ fn is_wide_space(character: char) -> bool {
 }
 
 impl Tag<'_> {
-    /// Where it begins.
-    pub(super) fn at(&self) -> TextPosition {
-        self.place.place()
-    }
-
     /// Its namespace; `Err` with the prefix if the prefix is not declared.
     pub(super) fn namespace(&self) -> Result<Option<&str>, &str> {
         match self.namespaces.resolve_element(self.name).0 {
@@ -403,12 +361,6 @@ impl Tag<'_> {
         self.name.local_name().into_inner()
     }
 
-    /// Its length in bytes.
-    pub(super) fn length(&self) -> u64 {
-        // A tag is never longer than MAX_EVENT_BYTES.
-        self.length as u64
-    }
-
     /// Names and values of its attributes without a prefix. Those with a prefix belong to other vocabularies. A value that can't be
     /// read completely contains [`UNREADABLE`].
     pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -419,22 +371,23 @@ impl Tag<'_> {
 
     /// The value of an attribute without a prefix.
     pub(super) fn attribute(&self, wanted: &str) -> Option<&str> {
-        let mut all = self.attributes.iter();
-        let found = all.find(|(name, _)| *name == wanted);
-        found.map(|(_, value)| &**value)
+        let found = self.attributes().find(|(name, _)| *name == wanted);
+        found.map(|(_, value)| value)
     }
 
-    /// Namespaces, names and values of its attributes with a prefix that is declared.
-    pub(super) fn prefixed_attributes(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.attributes.iter().filter_map(|(name, value)| {
-            let (found, local_name) = self.namespaces.resolve_attribute(QName(name));
-            match found {
-                ResolveResult::Bound(Namespace(namespace)) => {
-                    Some((namespace, local_name.into_inner(), &**value))
-                }
-                ResolveResult::Unbound | ResolveResult::Unknown(_) => None,
-            }
-        })
+    /// The value of an attribute with a prefix that is declared for such a namespace.
+    pub(super) fn prefixed_attribute(
+        &self,
+        is_such: fn(&str) -> bool,
+        wanted: &str,
+    ) -> Option<&str> {
+        let mut all = self.attributes.iter();
+        let found = all.find(|(name, _)| {
+            let (namespace, name) = self.namespaces.resolve_attribute(QName(name));
+            let is_bound = matches!(namespace, ResolveResult::Bound(Namespace(it)) if is_such(it));
+            is_bound && name.into_inner() == wanted
+        });
+        found.map(|(_, value)| &**value)
     }
 }
 
@@ -466,8 +419,6 @@ fn read_attributes<'a>(
 
 /// The error of a document that is not well formed.
 pub(super) fn not_xml(at: TextPosition, reason: &impl ToString) -> ReadError {
-    ReadError::NotXml {
-        at,
-        reason: clip(&reason.to_string()),
-    }
+    let reason = clip(&reason.to_string());
+    ReadError::NotXml { at, reason }
 }

@@ -4,7 +4,7 @@ use std::io::BufReader;
 
 use super::super::*;
 use super::{NAMESPACES, WHOLE, base, only_entry, read, read_odd, time, urlset};
-use crate::{DocumentSummary, SourceTime};
+use crate::{DocumentSummary, Root, SourceTime};
 
 /// Reads a Resource List of three entries, of which the second has this content, and these oddities.
 #[track_caller]

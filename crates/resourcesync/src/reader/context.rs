@@ -1,47 +1,96 @@
-//! The URIs of a document: resolved against its URL, within limits.
+//! What the parts of a document have in common while they are read: the oddities found so far, and what URIs are resolved against.
 //!
 //! A document of a few kilobytes must not become gigabytes: a reference of one byte may stand for a long URI.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use memchr::memchr3;
 use url::{ParseError, Position, Url};
 
+use super::element::Vocabulary;
+use super::error::TextPosition;
+use super::input::EventPlace;
 use super::xml::is_readable;
+use crate::entries::LinkLimit;
 use crate::uri::{
     BaseUri, ReferenceError, check_parsed, has_userinfo, is_web, parse_uri, resolve_reference,
     without_userinfo,
 };
-use crate::{Oddities, Oddity};
+use crate::{Link, Oddities, Oddity};
 
 /// How many bytes relative URIs may add to any document: 50,000 entries with a base of 300 bytes.
 const ADDED: u64 = 16 << 20;
 /// How many bytes they may add for each byte of the document beyond that.
 const ADDED_PER_BYTE: u64 = 4;
 
-/// What the references of a document are resolved against, and how long that has made them.
-pub(super) struct References {
-    base: Url,
+/// What the parts of a document are read with.
+pub(super) struct Context {
+    /// The URL of the document.
+    pub(super) base: Url,
     /// The maximum length of a URI, in bytes.
     max_bytes: usize,
-    /// How many bytes longer the relative ones have become.
+    /// How many bytes longer relative URIs have become.
     added: u64,
     neighbor: Option<Neighbor>,
+    /// The root element has no namespace: then elements without one are those of the Sitemap protocol and of ResourceSync.
+    pub(super) without_namespace: bool,
+    /// What has a misspelt namespace.
+    pub(super) misspelt: Vec<Vocabulary>,
+    pub(super) oddities: Oddities,
+    /// The place where each kind of oddity was found first.
+    pub(super) places: BTreeMap<Oddity, TextPosition>,
 }
 
-impl References {
+impl Context {
     pub(super) fn of(base: BaseUri<'_>) -> Self {
         Self {
             base: base.uri.clone(),
             max_bytes: base.max_bytes,
             added: 0,
             neighbor: None,
+            without_namespace: false,
+            misspelt: Vec::new(),
+            oddities: Oddities::default(),
+            places: BTreeMap::new(),
         }
     }
 
-    /// The URL of the document.
-    pub(super) fn base(&self) -> &Url {
-        &self.base
+    /// Counts an oddity once.
+    pub(super) fn add(&mut self, oddity: Oddity) {
+        self.oddities.add(oddity);
+    }
+
+    /// Counts an oddity once if it is there.
+    pub(super) fn add_if(&mut self, oddity: Oddity, is_there: bool) {
+        self.oddities.add_if(oddity, is_there);
+    }
+
+    /// Notes a place for the kinds of oddities that have none.
+    pub(super) fn note_places(&mut self, place: EventPlace<'_>) {
+        if self.oddities.kinds() > self.places.len() {
+            let place = place.place();
+            for (oddity, _) in self.oddities.iter() {
+                self.places.entry(oddity).or_insert(place);
+            }
+        }
+    }
+
+    /// Reads a link, unless the limit is reached: then it is counted, and takes no memory.
+    pub(super) fn admitted_link(
+        &mut self,
+        limit: &mut LinkLimit,
+        read: impl FnOnce(&mut Self) -> Option<Link>,
+    ) -> Option<Link> {
+        if limit.is_reached() {
+            limit.exceed();
+            self.add(Oddity::TooManyLinks);
+            return None;
+        }
+        let link = read(self)?;
+        let fits = limit.admit(&link);
+        self.add_if(Oddity::TooManyLinks, !fits);
+        fits.then_some(link)
     }
 
     /// Whether a reference is too long, resolved or not.
@@ -56,7 +105,7 @@ impl References {
 
     /// The URI of a `loc` or `href`, resolved against the document. Line breaks with their indentation are removed. `None` if it
     /// is not a URI, or too long.
-    pub(super) fn resolve(&mut self, text: &str, oddities: &mut Oddities) -> Option<Url> {
+    pub(super) fn resolve(&mut self, text: &str) -> Option<Url> {
         let text = text.trim();
         let text = if memchr3(b'\n', b'\r', b'\t', text.as_bytes()).is_some() {
             let lines = text.split(['\n', '\r', '\t']).map(str::trim);
@@ -67,22 +116,17 @@ impl References {
         if text.is_empty() || !is_readable(&text) {
             return None;
         }
-        let url = match self.resolve_text(&text, oddities) {
-            Ok(url) => url,
-            Err(ReferenceError::TooLong) => {
-                oddities.add(Oddity::LongUri);
-                return None;
-            }
-            Err(ReferenceError::Syntax(_)) => return None,
-        };
+        let url = self.resolve_text(&text);
+        self.add_if(Oddity::LongUri, url == Err(ReferenceError::TooLong));
+        let url = url.ok()?;
         if !has_userinfo(&url) {
             return Some(url);
         }
-        oddities.add(Oddity::UserInfo);
+        self.add(Oddity::UserInfo);
         Some(without_userinfo(url))
     }
 
-    fn resolve_text(&mut self, text: &str, oddities: &mut Oddities) -> Result<Url, ReferenceError> {
+    fn resolve_text(&mut self, text: &str) -> Result<Url, ReferenceError> {
         if self.is_too_long(text) {
             return Err(ReferenceError::TooLong);
         }
@@ -90,14 +134,11 @@ impl References {
             Ok(url) if self.is_too_long(url.as_str()) => Err(ReferenceError::TooLong),
             Ok(url) => Ok(url),
             Err(ParseError::RelativeUrlWithoutBase) => {
-                let base = BaseUri {
-                    uri: &self.base,
-                    max_bytes: self.max_bytes,
-                };
-                let url = resolve_reference(base, text)?;
+                let (uri, max_bytes) = (&self.base, self.max_bytes);
+                let url = resolve_reference(BaseUri { uri, max_bytes }, text)?;
                 let more = url.as_str().len().saturating_sub(text.len());
                 self.added = self.added.saturating_add(more as u64);
-                oddities.add(Oddity::RelativeUri);
+                self.add(Oddity::RelativeUri);
                 Ok(url)
             }
             Err(error) => Err(ReferenceError::Syntax(error)),
@@ -128,10 +169,8 @@ impl Neighbor {
     /// `None` if a text is not an http or https URI whose authority is normalized and without a user name.
     fn of(text: &str, url: &Url) -> Option<Self> {
         let origin = &url[..Position::BeforePath];
-        let is_normalized = text
-            .strip_prefix(origin)
-            .is_some_and(|rest| rest.starts_with('/'));
-        let is_known = is_normalized && !has_userinfo(url) && is_web(url);
+        let rest = text.strip_prefix(origin)?;
+        let is_known = rest.starts_with('/') && !has_userinfo(url) && is_web(url);
         is_known.then(|| {
             let origin = origin.len();
             let mut uri = url.clone();
@@ -145,20 +184,14 @@ impl Neighbor {
         let rest = text.strip_prefix(&self.uri.as_str()[..self.origin])?;
         // White space and control characters at the end belong to no URI.
         let is_usual = |byte: u8| byte > b' ' && byte != b'#' && byte != b'\\';
-        let is_usual =
-            rest.starts_with('/') && rest.bytes().fold(true, |all, byte| all & is_usual(byte));
-        if !is_usual {
+        let are_usual = rest.bytes().fold(true, |all, byte| all & is_usual(byte));
+        if !are_usual || !rest.starts_with('/') {
             return None;
         }
-        let (path, query) = match rest.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (rest, None),
-        };
+        let parts = rest.split_once('?');
         self.uri.set_query(None);
-        self.uri.set_path(path);
-        if query.is_some() {
-            self.uri.set_query(query);
-        }
+        self.uri.set_path(parts.map_or(rest, |(path, _)| path));
+        self.uri.set_query(parts.map(|(_, query)| query));
         Some(self.uri.clone())
     }
 }
@@ -223,9 +256,9 @@ mod tests {
             ),
         ) {
             let base = Url::parse("http://base.example/lists/1").unwrap();
-            let mut references = References::of((&base).into());
+            let mut context = Context::of((&base).into());
             for text in &texts {
-                let found = references.parse(text);
+                let found = context.parse(text);
                 prop_assert_eq!(&found, &Url::parse(text));
                 // Not only its text: where its parts are, too.
                 let parts = |url: &Url| {
