@@ -211,10 +211,10 @@ async fn health(store: &Arc<Store>, limit: Duration) -> Response {
     }
 }
 
-/// Whether the database and the mirrors are writable. The listeners are bound and the database is open before any request is
-/// served.
+/// Whether the database and the mirrors are writable.
 #[utoipa::path(get, path = "/readyz", responses((status = 200, description = "They are", body = String, content_type = "text/plain"), (status = "default", description = "An error", body = ErrorBody)))]
 async fn ready(State(state): State<OperatorState>) -> Response {
+    // The listeners are bound and the database is open before any request is served.
     if let Err(error) = state.store.writable().await {
         return error_response(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ use crate::engine::apply::stepping::has_offers;
 use crate::engine::set::entry_batches::EntrySource;
 use crate::engine::set::package_files::OpenedPackage;
 use crate::engine::tests::{NAME, TestSource};
+use crate::status::StatusError;
 use crate::store::{DeletionRules, DocumentEnd, Origin, Store};
 
 /// More than the blocking threads.
 const SETS: usize = 5;
 const BLOCKING_THREADS: usize = 2;
+const MORE_THAN_A_BATCH: usize = 1100;
 
 #[test]
 fn package_of_which_less_than_half_is_needed_is_not_fetched() {
@@ -62,25 +65,67 @@ fn resource(number: usize) -> ResourceUri {
     ResourceUri::parse(&format!("https://example.org/{number}")).unwrap()
 }
 
-/// A package with one resource.
-fn package(number: usize) -> OpenedPackage {
+/// A package with resources, each of a second of its own: those of one time are one batch.
+fn package(numbers: Range<usize>) -> OpenedPackage {
+    let mut entries = String::new();
+    let mut zip = ZipWriter::new(tempfile::tempfile().unwrap());
+    for number in numbers {
+        let (uri, content) = (resource(number), content_of(number));
+        entries += &format!(
+            r#"<url><loc>{}</loc><rs:md change="created" datetime="2026-01-01T00:{:02}:{:02}Z" path="/{number}" length="{}"/></url>"#,
+            uri.as_str(),
+            number / 60,
+            number % 60,
+            content.len(),
+        );
+        let name = number.to_string();
+        zip.start_file(name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(content.as_bytes()).unwrap();
+    }
     let manifest = format!(
         r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
-            <rs:md capability="changedump-manifest"/>
-            <url><loc>{}</loc><rs:md change="created" datetime="2026-01-01T00:00:00Z" path="/file" length="{}"/></url></urlset>"#,
-        resource(number).as_str(),
-        content_of(number).len(),
+            <rs:md capability="changedump-manifest"/>{entries}</urlset>"#
     );
-    let mut zip = ZipWriter::new(tempfile::tempfile().unwrap());
-    for (name, text) in [("manifest.xml", manifest), ("file", content_of(number))] {
-        zip.start_file(name, SimpleFileOptions::default()).unwrap();
-        zip.write_all(text.as_bytes()).unwrap();
-    }
+    let options = SimpleFileOptions::default();
+    zip.start_file("manifest.xml", options).unwrap();
+    zip.write_all(manifest.as_bytes()).unwrap();
     OpenedPackage {
         package: Package::open(zip.finish().unwrap(), &std::env::temp_dir(), None).unwrap(),
         uri: Url::parse("https://example.org/dump.zip").unwrap(),
         manifest: None,
     }
+}
+
+fn changes() -> DocumentChanges {
+    DocumentChanges {
+        origin: Origin::ChangeDump,
+        newest_first: false,
+        filter: NewsFilter::everything(),
+        end: DocumentEnd::new(DeletionRules {
+            max_share: 1.0,
+            of_absence: false,
+            holds_all: false,
+        }),
+    }
+}
+
+/// Nobody waits for the disk in a single run.
+#[tokio::test]
+async fn members_that_cannot_be_written_end_the_package_of_a_single_run() {
+    let entry_point = Url::parse("https://example.org/").unwrap();
+    let source = TestSource::new(&entry_point, |client| client);
+    let context = &source.context;
+    assert!(!context.subscribes);
+    let now = clock::now();
+    let full = StatusError::new("disk-full", "no space", now.wall);
+    (context.runtime_status).note_disk_error(NAME, None, full, now.mono);
+    let set = source.store.begin_set(NAME, &entry_point).await.unwrap().id;
+    let entries = EntrySource::Package(package(0..MORE_THAN_A_BATCH));
+    let error = ingest_changes(context, set, entries, changes()).await;
+    let error = error.err().unwrap();
+    assert_eq!(error.code(), "mirror-unusable");
+    assert_eq!(pending(&source.store).await, SETS, "the tasks stay");
+    assert!(!has_offers(&context.members));
 }
 
 /// Ingests a package for each set while no task is executed yet, then executes the tasks. Returns what was published.
@@ -94,19 +139,9 @@ async fn ingest_all() -> Vec<String> {
         let context = Arc::clone(context);
         let set = entry_point.join(&format!("set{number}")).unwrap();
         let set = store.begin_set(NAME, &set).await.unwrap().id;
-        let changes = DocumentChanges {
-            origin: Origin::ChangeDump,
-            newest_first: false,
-            filter: NewsFilter::everything(),
-            end: DocumentEnd::new(DeletionRules {
-                max_share: 1.0,
-                of_absence: false,
-                holds_all: false,
-            }),
-        };
-        let entries = EntrySource::Package(package(number));
+        let entries = EntrySource::Package(package(number..number + 1));
         ingesting.spawn(async move {
-            ingest_changes(&context, set, entries, changes)
+            ingest_changes(&context, set, entries, changes())
                 .await
                 .unwrap()
         });
