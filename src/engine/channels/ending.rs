@@ -79,25 +79,30 @@ impl EndingSource {
         channel: &ChannelRecord,
     ) -> UnsubscribeResult {
         let ending = async {
-            match channel.transport {
-                Transport::Websub => self.end_at_hub(store, channel).await?,
-                Transport::Websocket | Transport::Callback => {
-                    end_connection(store, channel).await?;
+            Ok(match channel.transport {
+                Transport::Websub => {
+                    self.end_at_hub(store, channel).await?;
+                    "confirmed"
                 }
-                Transport::Xmpp => self.end_at_service(store, channel).await?,
-            }
-            Ok(())
+                Transport::Websocket => {
+                    end_connection(store, channel).await?;
+                    "closed"
+                }
+                // The draft has no request for that.
+                Transport::Callback => {
+                    end_connection(store, channel).await?;
+                    "deliveries are answered 410"
+                }
+                Transport::Xmpp => {
+                    self.end_at_service(store, channel).await?;
+                    "confirmed"
+                }
+            })
         };
         let ended = tokio::time::timeout(ENDING_TIME, ending).await;
         let ended = ended.unwrap_or(Err(EndingError::Timeout));
         let confirmed = ended.is_ok();
-        let message = match (ended, channel.transport) {
-            (Err(error), _) => error.to_string(),
-            (Ok(()), Transport::Websub | Transport::Xmpp) => "confirmed".to_owned(),
-            (Ok(()), Transport::Websocket) => "closed".to_owned(),
-            // The draft has no request for that.
-            (Ok(()), Transport::Callback) => "deliveries are answered 410".to_owned(),
-        };
+        let message = ended.map_or_else(|error| error.to_string(), str::to_owned);
         if !confirmed && let Err(error) = store.change_channel(channel.id, true, |_| ()).await {
             tracing::error!(code = error.code(), source = self.name, %error, "database error; unsubscribe not retried at once");
         }

@@ -182,8 +182,10 @@ pub(crate) fn synced_until(
     if baseline != BaselineState::Done {
         return Ok(None);
     }
-    let mut until = coverage::unbroken_until(sql, set)?;
-    until = task::before_oldest(sql, set, until)?;
+    let Some(unbroken) = coverage::unbroken_until(sql, set)? else {
+        return Ok(None);
+    };
+    let mut until = task::before_oldest(sql, set, Some(unbroken))?;
     for other in source_set::sharing_with(sql, set)? {
         until = task::before_oldest_shared(sql, (other, set), until)?;
     }

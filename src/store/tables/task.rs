@@ -609,14 +609,8 @@ pub(crate) fn before_oldest(
     set: SetId,
     until: Option<SourceTime>,
 ) -> Result<Option<SourceTime>> {
-    // NULL sorts first.
-    let oldest = sql
-        .prepare_cached(
-            "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1",
-        )?
-        .query_row([set], |row| column(row, 0))
-        .optional()?;
-    Ok(oldest.map_or(until, |oldest: Option<SourceTime>| oldest.min(until)))
+    let oldest = "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1";
+    before_first(sql, oldest, [set], until)
 }
 
 /// As [`before_oldest`], of the tasks of `set` whose resources also belong to `shared_with`.
@@ -625,14 +619,21 @@ pub(crate) fn before_oldest_shared(
     (set, shared_with): (SetId, SetId),
     until: Option<SourceTime>,
 ) -> Result<Option<SourceTime>> {
-    let oldest = sql
-        .prepare_cached(
-            "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable')
-             AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
-             ORDER BY since LIMIT 1",
-        )?
-        .query_row([set, shared_with], |row| column(row, 0))
-        .optional()?;
+    let oldest = "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable')
+         AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
+         ORDER BY since LIMIT 1";
+    before_first(sql, oldest, [set, shared_with], until)
+}
+
+fn before_first(
+    sql: &Connection,
+    oldest: &str,
+    sets: impl Params,
+    until: Option<SourceTime>,
+) -> Result<Option<SourceTime>> {
+    let mut query = sql.prepare_cached(oldest)?;
+    let oldest = query.query_row(sets, |row| column(row, 0)).optional()?;
+    // NULL is the least, in SQL as here.
     Ok(oldest.map_or(until, |oldest: Option<SourceTime>| oldest.min(until)))
 }
 
