@@ -3,7 +3,7 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
 use super::rejection_counters::RejectionCounters;
 use crate::status::StatusError;
@@ -13,7 +13,8 @@ use crate::store::StoreError;
 const STREAM_RETRY: &str = "10";
 
 /// The body of an error.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, ToSchema, IntoResponses)]
+#[response(status = "default", description = "An error")]
 pub(super) struct ErrorBody<'a> {
     error: ErrorOfRequest<'a>,
 }

@@ -157,7 +157,11 @@ impl FeedPosition {
 }
 
 /// The feed of applied changes: a page of lines or, where `text/event-stream` is accepted, a stream of events.
-#[utoipa::path(get, path = "/changes", params(ChangesQuery), responses((status = 200, body = FeedLine, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/changes",
+    params(ChangesQuery),
+    responses((status = 200, body = FeedLine, content_type = NDJSON), ErrorBody),
+)]
 pub(super) async fn changes(
     State(state): State<FeedState>,
     Query(query): Query<ChangesQuery>,
@@ -238,7 +242,11 @@ pub(super) struct ResourcesQuery {
 }
 
 /// What the mirror has, a line for each resource, for readers of the feed that begin.
-#[utoipa::path(get, path = "/resources", params(ResourcesQuery), responses((status = 200, body = ResourceLine, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/resources",
+    params(ResourcesQuery),
+    responses((status = 200, body = ResourceLine, content_type = NDJSON), ErrorBody),
+)]
 pub(super) async fn resources(
     State(state): State<FeedState>,
     Query(ResourcesQuery { source, set }): Query<ResourcesQuery>,

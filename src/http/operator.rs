@@ -23,7 +23,7 @@ use super::host_origin_guard::{HostOriginGuard, reject_foreign_pages};
 use super::page::{Caller, page_router};
 use super::query::Query;
 use super::rejection_counters::RejectionCounters;
-use super::resource_line::ResourceLine;
+use super::resource_line::{GenericResource, KnownResource};
 use crate::config::StatusConfig;
 use crate::engine::Engine;
 use crate::status::{
@@ -194,7 +194,10 @@ async fn unknown_method() -> Response {
 }
 
 /// Whether the process answers, and its database.
-#[utoipa::path(get, path = "/healthz", responses((status = 200, description = "It does", body = String, content_type = "text/plain"), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/healthz",
+    responses((status = 200, description = "It does", body = String, content_type = "text/plain"), ErrorBody),
+)]
 async fn healthy(State(state): State<OperatorState>) -> Response {
     health(&state.store, STORE_TIME).await
 }
@@ -212,7 +215,10 @@ async fn health(store: &Arc<Store>, limit: Duration) -> Response {
 }
 
 /// Whether the database and the mirrors are writable.
-#[utoipa::path(get, path = "/readyz", responses((status = 200, description = "They are", body = String, content_type = "text/plain"), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/readyz",
+    responses((status = 200, description = "They are", body = String, content_type = "text/plain"), ErrorBody),
+)]
 async fn ready(State(state): State<OperatorState>) -> Response {
     // The listeners are bound and the database is open before any request is served.
     if let Err(error) = state.store.writable().await {
@@ -236,7 +242,7 @@ async fn ready(State(state): State<OperatorState>) -> Response {
 }
 
 /// The status of all Sources.
-#[utoipa::path(get, path = "/status", responses((status = 200, body = Status), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(get, path = "/status", responses((status = 200, body = Status), ErrorBody))]
 async fn status(State(state): State<OperatorState>) -> Response {
     match full_status(&state).await {
         Ok(status) => Json(status).into_response(),
@@ -245,7 +251,10 @@ async fn status(State(state): State<OperatorState>) -> Response {
 }
 
 /// The metrics in Prometheus' text format.
-#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = METRICS_TYPE), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/metrics",
+    responses((status = 200, body = String, content_type = METRICS_TYPE), ErrorBody),
+)]
 async fn metrics(State(state): State<OperatorState>) -> Response {
     let status = full_status(&state).await;
     match status.and_then(|status| state.engine.metrics(&status)) {
@@ -259,6 +268,13 @@ async fn full_status(state: &OperatorState) -> Result<Status, StatusError> {
     let mut status = state.engine.status().await?;
     status.refused = state.rejections.counts();
     Ok(status)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct SourceName {
+    /// The name of the Source.
+    name: String,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -287,7 +303,11 @@ fn no_uri() -> Response {
 }
 
 /// The stored versions of a resource, a line each.
-#[utoipa::path(get, path = "/versions", params(ResourceQuery), responses((status = 200, body = ResourceVersion, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/versions",
+    params(ResourceQuery),
+    responses((status = 200, body = ResourceVersion, content_type = NDJSON), ErrorBody),
+)]
 async fn versions(
     State(state): State<OperatorState>,
     Query(query): Query<ResourceQuery>,
@@ -307,10 +327,14 @@ async fn versions(
 }
 
 /// Has the versions stored that the TimeMap of a resource names.
-#[utoipa::path(post, path = "/sources/{name}/backfill", params(("name" = String, Path, description = "The name of the Source"), ResourceQuery), responses((status = 202, description = "How many TimeMaps are read", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/backfill",
+    params(SourceName, ResourceQuery),
+    responses((status = 202, description = "How many TimeMaps are read", body = HashMap<String, u64>), ErrorBody),
+)]
 async fn backfill(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     Query(query): Query<ResourceQuery>,
 ) -> Response {
     let Some(uri) = query.uri() else {
@@ -328,7 +352,11 @@ async fn backfill(
 }
 
 /// What is known of a resource; of a URI that no list names, the representations of it that are mirrored.
-#[utoipa::path(get, path = "/resource", params(ResourceQuery), responses((status = 200, body = ResourceLine), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/resource",
+    params(ResourceQuery),
+    responses((status = 200, body = KnownResource), ErrorBody),
+)]
 async fn resource(
     State(state): State<OperatorState>,
     Query(query): Query<ResourceQuery>,
@@ -337,7 +365,7 @@ async fn resource(
         return no_uri();
     };
     match state.store.resource(&uri).await {
-        Ok(Some(view)) => Json(ResourceLine::from(view)).into_response(),
+        Ok(Some(view)) => Json(KnownResource::Resource(Box::new(view.into()))).into_response(),
         Ok(None) => generic_resource(&state, &uri).await,
         Err(error) => database_failed(&error),
     }
@@ -347,8 +375,13 @@ async fn resource(
 async fn generic_resource(state: &OperatorState, uri: &ResourceUri) -> Response {
     match state.store.alternates_of(uri).await {
         Ok((source, alternates)) if !alternates.is_empty() => {
-            let uri = uri.as_str();
-            Json(json!({ "uri": uri, "source": source, "alternates": alternates })).into_response()
+            let uri = uri.as_str().to_owned();
+            let known = GenericResource {
+                uri,
+                source,
+                alternates,
+            };
+            Json(KnownResource::Generic(known)).into_response()
         }
         Ok(_) => error_response(
             StatusCode::NOT_FOUND,
@@ -398,7 +431,11 @@ impl ListQuery {
 }
 
 /// The resources whose changes have failed, a line each.
-#[utoipa::path(get, path = "/failed", params(ListQuery), responses((status = 200, body = FailedResource, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/failed",
+    params(ListQuery),
+    responses((status = 200, body = FailedResource, content_type = NDJSON), ErrorBody),
+)]
 async fn failed(State(state): State<OperatorState>, Query(query): Query<ListQuery>) -> Response {
     let found = state.engine.failed(query.source.as_deref(), query.page());
     query.answer(found.await)
@@ -412,7 +449,11 @@ struct HeldQuery {
 }
 
 /// The deletions that are held back, or those that were rejected, a line each.
-#[utoipa::path(get, path = "/held", params(ListQuery, HeldQuery), responses((status = 200, body = HeldDeletion, content_type = NDJSON), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/held",
+    params(ListQuery, HeldQuery),
+    responses((status = 200, body = HeldDeletion, content_type = NDJSON), ErrorBody),
+)]
 async fn held(
     State(state): State<OperatorState>,
     Query(query): Query<ListQuery>,
@@ -425,10 +466,14 @@ async fn held(
 }
 
 /// Polls the documents of a Source now.
-#[utoipa::path(post, path = "/sources/{name}/poll", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "It is polled"), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/poll",
+    params(SourceName),
+    responses((status = 202, description = "It is polled"), ErrorBody),
+)]
 async fn poll(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     caller: Caller,
 ) -> Response {
     let is_polled = state.engine.poll(&name);
@@ -448,7 +493,11 @@ struct ProbeQuery {
 }
 
 /// Whether a request for a callback with that token, which no hub has, has arrived.
-#[utoipa::path(get, path = "/callback-probe", params(ProbeQuery), responses((status = 200, body = HashMap<String, bool>), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    get, path = "/callback-probe",
+    params(ProbeQuery),
+    responses((status = 200, body = HashMap<String, bool>), ErrorBody),
+)]
 async fn callback_probe(
     State(state): State<OperatorState>,
     Query(query): Query<ProbeQuery>,
@@ -486,10 +535,14 @@ fn counted(
 }
 
 /// Lets deletions that are held back be executed; fails if there are more of them than were shown.
-#[utoipa::path(post, path = "/sources/{name}/approve", params(("name" = String, Path, description = "The name of the Source"), SeenQuery), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/approve",
+    params(SourceName, SeenQuery),
+    responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
+)]
 async fn approve(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     Query(seen): Query<SeenQuery>,
     caller: Caller,
 ) -> Response {
@@ -499,10 +552,14 @@ async fn approve(
 }
 
 /// Rejects deletions that are held back: their files stay.
-#[utoipa::path(post, path = "/sources/{name}/reject", params(("name" = String, Path, description = "The name of the Source"), SeenQuery), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/reject",
+    params(SourceName, SeenQuery),
+    responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
+)]
 async fn reject(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     Query(seen): Query<SeenQuery>,
     caller: Caller,
 ) -> Response {
@@ -511,10 +568,14 @@ async fn reject(
 }
 
 /// Holds deletions back again that were rejected.
-#[utoipa::path(post, path = "/sources/{name}/undo-reject", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/undo-reject",
+    params(SourceName),
+    responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
+)]
 async fn undo_reject(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     caller: Caller,
 ) -> Response {
     counted(
@@ -526,20 +587,28 @@ async fn undo_reject(
 }
 
 /// Tries failed changes again at once.
-#[utoipa::path(post, path = "/sources/{name}/retry", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/retry",
+    params(SourceName),
+    responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
+)]
 async fn retry(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     caller: Caller,
 ) -> Response {
     counted("retried", &name, &caller, state.engine.retry(&name).await)
 }
 
 /// Removes what only sets that are not followed any more have named.
-#[utoipa::path(post, path = "/sources/{name}/forget-former-sets", params(("name" = String, Path, description = "The name of the Source")), responses((status = 202, description = "How many", body = HashMap<String, u64>), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/forget-former-sets",
+    params(SourceName),
+    responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
+)]
 async fn forget_former_sets(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     caller: Caller,
 ) -> Response {
     let forgotten = state.engine.forget_former_sets(&name).await;
@@ -547,8 +616,15 @@ async fn forget_former_sets(
 }
 
 /// Ends the subscriptions of a Source at their hubs.
-#[utoipa::path(post, path = "/sources/{name}/unsubscribe", params(("name" = String, Path, description = "The name of the Source")), responses((status = 200, body = Vec<UnsubscribeResult>), (status = "default", description = "An error", body = ErrorBody)))]
-async fn unsubscribe(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
+#[utoipa::path(
+    post, path = "/sources/{name}/unsubscribe",
+    params(SourceName),
+    responses((status = 200, body = Vec<UnsubscribeResult>), ErrorBody),
+)]
+async fn unsubscribe(
+    State(state): State<OperatorState>,
+    Path(SourceName { name }): Path<SourceName>,
+) -> Response {
     match state.engine.unsubscribe(&name).await {
         Some(endings) => Json(endings).into_response(),
         None => unknown_source(&name),
@@ -563,10 +639,14 @@ struct ForgetQuery {
 }
 
 /// Deletes what is known of a Source that is not in the configuration any more.
-#[utoipa::path(post, path = "/sources/{name}/forget", params(("name" = String, Path, description = "The name of the Source"), ForgetQuery), responses((status = 200, body = Forgotten), (status = "default", description = "An error", body = ErrorBody)))]
+#[utoipa::path(
+    post, path = "/sources/{name}/forget",
+    params(SourceName, ForgetQuery),
+    responses((status = 200, body = Forgotten), ErrorBody),
+)]
 async fn forget(
     State(state): State<OperatorState>,
-    Path(name): Path<String>,
+    Path(SourceName { name }): Path<SourceName>,
     Query(query): Query<ForgetQuery>,
 ) -> Response {
     let delete_files = query.delete_files.unwrap_or(false);

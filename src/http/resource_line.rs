@@ -7,6 +7,22 @@ use utoipa::ToSchema;
 use crate::status::rfc3339;
 use crate::store::{RelationKind, ResourceView};
 
+/// What is known of a URI.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum KnownResource {
+    Resource(Box<ResourceLine>),
+    Generic(GenericResource),
+}
+
+/// A URI that no list names, of which representations are mirrored.
+#[derive(Serialize, ToSchema)]
+pub(super) struct GenericResource {
+    pub(super) uri: String,
+    pub(super) source: String,
+    pub(super) alternates: Vec<String>,
+}
+
 /// A resource as it was applied last.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ResourceLine {
