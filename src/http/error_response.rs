@@ -16,6 +16,8 @@ const STREAM_RETRY: &str = "10";
 #[derive(Serialize, ToSchema, IntoResponses)]
 #[response(status = "default", description = "An error")]
 pub(super) struct ErrorBody<'a> {
+    // A response names no schema but its own, so that this one has to be a part of it.
+    #[schema(inline)]
     error: ErrorOfRequest<'a>,
 }
 
