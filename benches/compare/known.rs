@@ -392,7 +392,7 @@ fn insert_resources(state: &Path, source: &Source) -> BenchResult<()> {
              VALUES (?1, ?2, ?3, 1, 1000, x'01', ?4, ?5, ?5, ?5)",
         )?;
         let mut member = transaction
-            .prepare("INSERT INTO member (set_id, resource_id, generation) VALUES (1, ?1, 0)")?;
+            .prepare("INSERT INTO member (set_id, resource_id, named_by) VALUES (1, ?1, 0)")?;
         for number in 0..source.resources {
             let (uri, id) = (source.uri(number), i64::try_from(number + 1)?);
             resource.execute(params![id, NAME, uri, packed(number), LASTMOD])?;

@@ -73,7 +73,7 @@ fn insert_tasks(home: &Home, base: &str, tasks: usize) -> BenchResult<()> {
              VALUES (?1, ?2, ?3, 1, 1000, x'01', ?4, ?4, ?4)",
         )?;
         let mut member = transaction
-            .prepare("INSERT INTO member (set_id, resource_id, generation) VALUES (1, ?1, 0)")?;
+            .prepare("INSERT INTO member (set_id, resource_id, named_by) VALUES (1, ?1, 0)")?;
         let mut task = transaction.prepare(
             "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, since, hashes, origin, state, attempts,
                  not_before, error_code, error_message, error_at, given_up_since)
