@@ -6,7 +6,7 @@
 //! - `keys` has the keys of the file, with their defaults and descriptions: those of `config.example.toml`;
 //! - `table` declares a table whose keys are fields; here are those outside of the Sources;
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
-//! - `hook` reads `[[source.hook]]`;
+//! - `hook` reads `[[source.hook]]`, `notify` `[[notify]]`;
 //! - `auth` reads `[source.auth]`;
 //! - `callback_protocols` has the protocols of interfaces for callbacks;
 //! - `clients` makes the clients of requests;
@@ -39,6 +39,7 @@ mod environment;
 mod file;
 mod hook;
 mod keys;
+mod notify;
 mod overlap;
 mod proxies;
 mod schema;
@@ -61,12 +62,13 @@ pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 pub use hook::{Hook, HookAction};
+pub use notify::{Notify, NotifyAction, NotifyFormat};
 pub use overlap::folders_overlap;
 use resourcesync::{Algorithm, Digest};
 use resyncd_channels::XmppAccount;
 use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
 use resyncd_fetch::{Credentials, HttpSettings, PaceLimits};
-pub use secret::{Secret, WebhookSecret};
+pub use secret::{PrivateUrl, Secret, WebhookSecret};
 pub use syntax::toml_string;
 use table_reader::{Class, text};
 use tracing::level_filters::LevelFilter;
@@ -92,6 +94,8 @@ pub struct Config {
     pub log: LogConfig,
     /// The account for XMPP PubSub; `None`: such channels are not used.
     pub xmpp: Option<XmppAccount>,
+    /// Who is told what waits for a person; their names are distinct.
+    pub notify: Vec<Notify>,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }

@@ -30,7 +30,7 @@
 //! |---|---|---|
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror's files |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, SQL, how the engine works |
-//! | [`engine`] | joins them: `documents` (what a set and the audit share), `source` (discovery, worker), `set` (worker, readers of documents, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `audit` | XML syntax, SQL, path rules |
+//! | [`engine`] | joins them: `documents` (what a set and the audit share), `source` (discovery, worker), `set` (worker, readers of documents, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `notify`, `audit` | XML syntax, SQL, path rules |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
 //! | [`status`] | the data that the status endpoint serializes | everything else of this program |

@@ -203,6 +203,9 @@ pub struct SourceStatus {
     /// When it is tried next while it fails.
     #[serde(default)]
     pub next_try_at: Option<String>,
+    /// Since when it is paused; `None`: it is not.
+    #[serde(default)]
+    pub paused_since: Option<String>,
 }
 
 /// The status of the stored versions of a Source.
@@ -533,10 +536,34 @@ pub struct Attention {
     pub next_step: String,
 }
 
+/// The codes of all attentions.
+pub const ATTENTIONS: [&str; 19] = [
+    "channel-denied",
+    "channel-expired",
+    "channel-unconnected",
+    "channel-unregistered",
+    "channel-unverified",
+    ConfigurationStatus::REFUSED,
+    "database-row",
+    "database-unwritable",
+    "failed-resources",
+    "held-deletions",
+    "hook-failing",
+    "hook-stopped",
+    "mirror-unusable",
+    "notify-failing",
+    "public-url-unreachable",
+    "source-paused",
+    "stale",
+    "too-many-former-sets",
+    "versions-unusable",
+];
+
 impl Attention {
-    /// An attention; a long message is cut, and control characters are escaped.
+    /// An attention; a long message is cut, and control characters are escaped. `code`: one of [`ATTENTIONS`].
     #[must_use]
     pub fn new(code: &str, message: &str, since: String, next_step: &str) -> Self {
+        debug_assert!(ATTENTIONS.contains(&code), "{code}");
         Self {
             code: code.to_owned(),
             message: one_line(message, MAX_MESSAGE),

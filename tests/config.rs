@@ -3,6 +3,7 @@
 mod auth;
 mod faults;
 mod hooks;
+mod notify;
 mod xmpp;
 
 use std::fs::Permissions;

@@ -67,16 +67,15 @@ fn keys_of_the_configuration_are_those_of_the_program() {
     let top = schema["properties"].as_object().unwrap();
     let mut text = format!("### At the top\n\n{}\n", keys(top));
     for (name, table) in top {
-        let properties = match name.as_str() {
-            "source" => &table["items"]["properties"],
-            _ => &table["properties"],
-        };
-        let Some(properties) = properties.as_object() else {
+        let is_list = table["type"] == "array";
+        let table = if is_list { &table["items"] } else { table };
+        let Some(properties) = table["properties"].as_object() else {
             continue;
         };
-        let heading = match name.as_str() {
-            "source" => "[[source]]".to_owned(),
-            name => format!("[{name}]"),
+        let heading = if is_list {
+            format!("[[{name}]]")
+        } else {
+            format!("[{name}]")
         };
         text += &format!("### `{heading}`\n\n{}\n", keys(properties));
         for (name, table) in properties {

@@ -309,7 +309,8 @@ async fn begin_poll(engine: &Engine) {
     let last = async || set_status(engine).await.and_then(|set| set.last_poll_at);
     let before = last().await;
     while last().await == before {
-        engine.poll("demo");
+        // It is followed, and nobody pauses it before.
+        let _ = engine.poll("demo");
         tokio::time::sleep(PACE).await;
     }
 }

@@ -175,6 +175,26 @@ Does not wait for the end of the poll.
 Exit status: 0 if it is requested, 1 if the daemon rejects the request, 2 if
 there is no such Source, 3 if the daemon can't be reached.";
 
+pub(super) const PAUSE: &str = "\
+Examples:
+  resyncd pause example
+
+Downloads in progress are published or ended, and continued later. Deliveries
+are still accepted; subscriptions are not renewed. It stays so over restarts,
+and is an attention. Without a running daemon its state is changed.
+
+Exit status: 0 if it is paused, 1 if the request fails, 2 if there is no such
+Source, 3 if there is neither a daemon that can be reached nor a state.";
+
+pub(super) const RESUME: &str = "\
+Examples:
+  resyncd resume example
+
+The documents are polled at once, and the channels subscribed to.
+
+Exit status: 0 if it is resumed, 1 if the request fails, 2 if there is no such
+Source, 3 if there is neither a daemon that can be reached nor a state.";
+
 pub(super) const BACKUP: &str = "\
 Examples:
   sudo -u resyncd resyncd backup /var/backups/resyncd/
@@ -223,6 +243,16 @@ the running daemon deletes what only its former sets have.
 
 Exit status: 0 if done, 1 if it is refused or fails, 2 if there is no such
 Source, 3 if the daemon of --address, or for --former-sets, can't be reached.";
+
+pub(super) const NOTIFY: &str = "\
+Examples:
+  sudo -u resyncd resyncd notify --test operators
+
+The message is sent by this process, not by the daemon, and says that it is a
+test. A [[notify]] with `ping` is pinged.
+
+Exit status: 0 if it was accepted, 1 otherwise, 2 if the configuration has
+faults, or no [[notify]] of that name.";
 
 pub(super) const DEMO: &str = "\
 Examples:

@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `run`, `demo` | the commands that are a daemon |
 //! | `check`, `configuration` (`config`), `discover`, `explain`, `man` (also `completions`), `version` | those that need neither a daemon nor its state |
+//! | `notify` | sends a message that tries a `[[notify]]` |
 //! | `sync`, `audit`, `backup`, `restore` | those that work on the state by themselves |
 //! | `status`, `poll` | those that ask the running daemon |
-//! | `failed`, `held`, `approve`, `retry`, `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
+//! | `failed`, `held`, `approve`, `retry`, `pause` (also `resume`), `versions`, `unsubscribe`, `forget` | those that ask it, or do without if none runs |
 //! | `daemon`, `reload`, `watchdog`, `service_status` | the daemon: [`Daemon`]; SIGHUP; what systemd gets |
 //! | `daemon_client`, `daemon_requests`, `selection` | requests to the daemon, or on its state; what their commands share; named Sources |
 //! | `stop_signals`, `failure`, `exit_status`, `help` | SIGTERM, SIGINT; why a command ends early; exit statuses; texts of `--help` |
@@ -53,7 +54,9 @@ mod human;
 mod log_throttle;
 mod logging;
 mod man;
+mod notify;
 mod output;
+mod pause;
 mod planned_changes;
 mod poll;
 mod progress;
@@ -151,6 +154,12 @@ enum CliCommand {
     /// Poll the documents of Sources now
     #[command(after_help = help::POLL)]
     Poll(poll::PollArguments),
+    /// Request nothing of Sources until they are resumed
+    #[command(after_help = help::PAUSE)]
+    Pause(pause::PauseArguments),
+    /// Resume Sources that are paused
+    #[command(after_help = help::RESUME)]
+    Resume(pause::PauseArguments),
     /// Copy the database into a file, also while the daemon runs
     #[command(after_help = help::BACKUP)]
     Backup(backup::BackupArguments),
@@ -163,6 +172,9 @@ enum CliCommand {
     /// Delete what is known of a Source that was removed from the configuration
     #[command(after_help = help::FORGET)]
     Forget(forget::ForgetArguments),
+    /// Send a message to try how people are told what waits for them
+    #[command(after_help = help::NOTIFY)]
+    Notify(notify::NotifyArguments),
     /// Run a changing sample Source, its hub and a daemon that follows it, on loopback
     #[command(after_help = help::DEMO)]
     Demo(demo::DemoArguments),
@@ -189,6 +201,7 @@ impl CliCommand {
             Self::Failed(of) | Self::Retry(of) => Some(&of.daemon),
             Self::Held(held) => Some(&held.of.daemon),
             Self::Poll(poll) => Some(&poll.daemon),
+            Self::Pause(pause) | Self::Resume(pause) => Some(&pause.daemon),
             Self::Forget(forget) => Some(&forget.daemon),
             _ => None,
         }
@@ -300,11 +313,14 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Held(held) => held::held(&config, held).await,
         CliCommand::Retry(retry) => retry::retry(&config, retry).await,
         CliCommand::Poll(poll) => poll::poll(&config, poll).await,
+        CliCommand::Pause(sources) => pause::pause(&config, sources).await,
+        CliCommand::Resume(sources) => pause::resume(&config, sources).await,
         CliCommand::Versions(versions) => versions::versions(config, versions).await,
         CliCommand::Backup(backup) => backup::backup(&config, backup).await,
         CliCommand::Restore(restore) => restore::restore(&config, restore).await,
         CliCommand::Unsubscribe(named) => unsubscribe::unsubscribe(&config, named).await,
         CliCommand::Forget(forget) => forget::forget(&config, forget).await,
+        CliCommand::Notify(notify) => notify::notify(&config, notify).await,
         CliCommand::Run
         | CliCommand::Check(_)
         | CliCommand::Config(_)

@@ -48,8 +48,9 @@ impl Config {
             status,
             http,
             limits,
-            // It is applied.
+            // They are applied.
             feed: _,
+            notify: _,
             log,
             xmpp,
             sources: _,

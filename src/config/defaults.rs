@@ -32,6 +32,9 @@ impl Config {
         if let Some(account) = &self.xmpp {
             redaction = redaction.with(account.password.expose());
         }
+        for notify in &self.notify {
+            redaction = notify.added_to(redaction);
+        }
         redaction = self.http.proxies.added_to(redaction);
         if let Some(url) = &self.callback.public_url {
             redaction = with_userinfo(redaction, url);

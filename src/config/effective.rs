@@ -48,8 +48,9 @@ impl Config {
                 shown.push_str(&format!("\n[{name}]\n"));
                 given.append(&mut shown, name, found(name));
             }
-            let of_sources = file.tables.iter();
-            for (kind, _, table) in of_sources.filter(|(kind, ..)| kind.starts_with("source")) {
+            let repeated = file.tables.iter();
+            let is_repeated = |kind: &str| kind == "notify" || kind.starts_with("source");
+            for (kind, _, table) in repeated.filter(|(kind, ..)| is_repeated(kind)) {
                 shown.push_str(&match *kind {
                     "source.auth" => "\n[source.auth]\n".to_owned(),
                     kind => format!("\n[[{kind}]]\n"),

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFault, ConfigFaults, Parsed, Reason, line_at};
+use crate::config::notify::read_notifications;
 use crate::config::overlap::check_listeners;
 use crate::config::source::read_sources;
 use crate::config::syntax::parse_toml;
@@ -155,6 +156,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
     let xmpp = read_xmpp(&mut top.table("xmpp"));
+    let notify = read_notifications(&mut top);
     let sources = read_sources(&mut top, &state_dir);
     Config {
         state_dir: state_dir.value,
@@ -165,6 +167,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
         feed,
         log,
         xmpp,
+        notify,
         sources,
     }
 }
@@ -210,7 +213,7 @@ pub(super) type Classes = BTreeMap<(&'static str, &'static str), Class>;
 
 /// The classes of all keys. Reading a file states them, whatever it has.
 pub(super) static CLASSES: LazyLock<Classes> = LazyLock::new(|| {
-    const TABLES: &str = "[[source]]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
+    const TABLES: &str = "[[notify]]\n[[source]]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
     examine_here(TABLES, |file, _| std::mem::take(&mut file.classes))
 });
 

@@ -22,7 +22,7 @@ const SECRET_PREFIX: &str = "whsec_";
 /// The lengths that a secret may have, in bytes, as Standard Webhooks recommends.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The longest text of a secret, in bytes.
-const LONGEST_SECRET: u64 = 200;
+pub(super) const LONGEST_SECRET: u64 = 200;
 
 /// Who gets the changes of a Source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,13 +106,7 @@ fn read_bounds(section: &mut TableReader<'_, '_>) -> (Duration, usize) {
 fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
     let name = section.label("name");
     let (timeout, lines) = read_bounds(section);
-    let command = section.optional_list("command", |text| {
-        if text.contains('\0') {
-            Err(bad_path(text))
-        } else {
-            Ok(text.to_owned())
-        }
-    });
+    let command = read_command(section);
     let url = section.optional("url", Class::Url, text("a URL", parse_hook_url));
     let action = match (section.is_present("command"), section.is_present("url")) {
         (true, true) => {
@@ -124,9 +118,8 @@ fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
             None
         }
         (true, false) => {
-            let action = command_of(&command?, section.file.folder);
-            let reject = |reason| section.reject("command", reason);
-            action.map_err(reject).ok()
+            let (program, arguments) = command?;
+            Some(HookAction::Command { program, arguments })
         }
         (false, true) => {
             let url = url?;
@@ -148,7 +141,7 @@ fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
 }
 
 /// Parses a secret of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64.
-fn parse_secret(text: &str) -> Parsed<WebhookSecret> {
+pub(super) fn parse_secret(text: &str) -> Parsed<WebhookSecret> {
     let encoded = text.strip_prefix(SECRET_PREFIX);
     let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
     let bytes = bytes.filter(|bytes| SECRET_BYTES.contains(&bytes.len()));
@@ -162,16 +155,27 @@ fn parse_hook_url(text: &str) -> Parsed<Url> {
     Ok(url)
 }
 
+/// The program of `command` and its arguments, if they are there and have no fault.
+pub(super) fn read_command(section: &mut TableReader<'_, '_>) -> Option<(PathBuf, Vec<String>)> {
+    let command = section.optional_list("command", |text| {
+        if text.contains('\0') {
+            Err(bad_path(text))
+        } else {
+            Ok(text.to_owned())
+        }
+    });
+    let found = command_of(&command?, section.file.folder);
+    let reject = |reason| section.reject("command", reason);
+    found.map_err(reject).ok()
+}
+
 /// The program and its arguments. No shell interprets them, and nothing is searched for.
-fn command_of(command: &[String], folder: &Path) -> Parsed<HookAction> {
+fn command_of(command: &[String], folder: &Path) -> Parsed<(PathBuf, Vec<String>)> {
     let missing = || reason!("bad-hook": "a command begins with the path of a program");
     let (program, arguments) = command.split_first().ok_or_else(missing)?;
     ensure!(program.contains('/'), "bad-hook":
         "{program:?} is no path: a program is not searched for, and no shell is used; write such as [\"/usr/bin/{program}\"]");
-    Ok(HookAction::Command {
-        program: parse_path(program, folder)?,
-        arguments: arguments.to_vec(),
-    })
+    Ok((parse_path(program, folder)?, arguments.to_vec()))
 }
 
 #[cfg(test)]

@@ -15,13 +15,15 @@ pub(super) const TABLES: [&str; 7] = [
 ];
 
 /// The keys whose value in the example is no default.
-const WITHOUT_DEFAULT: [&str; 9] = [
+const WITHOUT_DEFAULT: [&str; 11] = [
     "public_url",
     "name",
     "url",
     "mirror",
     "trust_hub",
     "command",
+    "mail",
+    "ping",
     "secret",
     "secret_file",
     "secret_credential",
@@ -67,7 +69,7 @@ pub(super) fn key(table: &str, name: &str) -> &'static Key {
 pub(super) fn names_of(table: &str) -> Vec<&'static str> {
     let mut names: Vec<_> = keys_of(table).map(|key| key.name).collect();
     match table {
-        "" => names.extend(TABLES.into_iter().chain(["source"])),
+        "" => names.extend(TABLES.into_iter().chain(["notify", "source"])),
         "source" => names.extend(["auth", "hook"]),
         _ => {}
     }
@@ -95,7 +97,7 @@ fn parse_example(text: &'static str) -> Vec<Key> {
                 example,
                 description: description.clone(),
             });
-        } else if line.starts_with('[') || line == "# [[source.hook]]" {
+        } else if line.starts_with('[') || line.starts_with("# [[") {
             table = content.trim_matches(['[', ']']);
             description.clear();
         } else if let Some(text) = comment {

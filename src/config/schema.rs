@@ -29,6 +29,8 @@ impl Config {
         source.insert("auth".to_owned(), object(table("source.auth"), &[]));
         let hooks = json!({ "type": "array", "items": object(table("source.hook"), &[]) });
         source.insert("hook".to_owned(), hooks);
+        let notify = json!({ "type": "array", "items": object(table("notify"), &["name"]) });
+        properties.insert("notify".to_owned(), notify);
         let source = object(source, &["name", "url", "mirror"]);
         let sources = json!({ "type": "array", "minItems": 1, "items": source });
         properties.insert("source".to_owned(), sources);
@@ -56,9 +58,10 @@ fn property(key: &Key, class: &Class) -> Value {
             let property = json!({ "type": "integer", "minimum": 0 });
             (property, json!(number.unwrap_or_default()))
         }
-        DeValue::Array(_) => {
+        DeValue::Array(texts) => {
             let property = json!({ "type": "array", "items": { "type": "string" } });
-            (property, json!([]))
+            let texts = texts.iter().filter_map(|text| text.get_ref().as_str());
+            (property, texts.collect())
         }
         DeValue::Boolean(flag) => (json!({ "type": "boolean" }), json!(flag)),
         other => (json!({ "type": "string" }), json!(other.as_str())),

@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use resourcesync::{Algorithm, Digest};
+use url::Url;
 
 use crate::config::environment::{CREDENTIALS, Environment};
 use crate::config::fault::Parsed;
@@ -93,6 +94,30 @@ impl WebhookSecret {
     }
 }
 
+/// A URL that may be a secret, such as that of a webhook of Slack. It is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrivateUrl(Url);
+
+impl PrivateUrl {
+    /// A URL that is not shown.
+    #[must_use]
+    pub fn new(url: Url) -> Self {
+        Self(url)
+    }
+
+    /// The URL itself.
+    #[must_use]
+    pub fn expose(&self) -> &Url {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PrivateUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateUrl(…)")
+    }
+}
+
 impl fmt::Debug for WebhookSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WebhookSecret(…)")
@@ -127,6 +152,26 @@ pub(super) fn read_secret<T>(
     longest: u64,
     parse: impl Fn(&str) -> Parsed<T>,
 ) -> Option<Located<T>> {
+    read_hidden(section, name, longest, false, parse)
+}
+
+/// Reads what may be a secret: as [`read_secret`], but it may also be written into the file.
+pub(super) fn read_private<T>(
+    section: &mut TableReader<'_, '_>,
+    name: &str,
+    longest: u64,
+    parse: impl Fn(&str) -> Parsed<T>,
+) -> Option<Located<T>> {
+    read_hidden(section, name, longest, true, parse)
+}
+
+fn read_hidden<T>(
+    section: &mut TableReader<'_, '_>,
+    name: &str,
+    longest: u64,
+    may_be_plain: bool,
+    parse: impl Fn(&str) -> Parsed<T>,
+) -> Option<Located<T>> {
     const CLASSES: [Class; 3] = [Class::Secret, Class::SecretFile, Class::Credential];
     let keys = keys_of_secret(name);
     for (key, class) in keys.iter().zip(CLASSES) {
@@ -141,6 +186,7 @@ pub(super) fn read_secret<T>(
     let (folder, environment) = (section.file.folder, section.file.environment);
     let read = |text: &str| {
         let secret = match class {
+            Class::Secret if may_be_plain && !text.contains("${") => Some(text.to_owned()),
             Class::Secret => Some(expand(text, name, environment)?),
             Class::SecretFile => Some(read_file(&parse_path(text, folder)?, longest)?),
             _ => read_credential(text, longest, environment)?,

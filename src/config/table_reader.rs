@@ -230,7 +230,14 @@ impl<'s, 'f> TableReader<'s, 'f> {
 
     /// A list of strings; those that cannot be parsed become faults.
     pub(super) fn list<T>(&mut self, key: &str, parse: impl Fn(&str) -> Parsed<T>) -> Vec<T> {
-        self.optional_list(key, parse).unwrap_or_default()
+        self.optional_list(key, &parse).unwrap_or_else(|| {
+            let example = keys::key(self.kind, key).example_value();
+            let texts = example.get_ref().as_array().into_iter().flatten();
+            let texts = texts.filter_map(|text| text.get_ref().as_str());
+            let parsed =
+                texts.map(|text| parse(text).expect("the values of the example are valid"));
+            parsed.collect()
+        })
     }
 
     /// A list of strings, if it is there.

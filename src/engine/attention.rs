@@ -11,6 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::{ChannelState, NOT_VERIFIED, Transport};
 use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 
+use super::pausing::SOURCE_PAUSED;
 use super::runtime_status::HookFacts;
 use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
 use crate::store::{SetStatistics, WriteFailure};
@@ -41,6 +42,9 @@ const VERSIONS_UNUSABLE: &str = "versions-unusable";
 const HOOK_FAILING: &str = "hook-failing";
 /// The receiver of a hook wants no more.
 const HOOK_STOPPED: &str = "hook-stopped";
+
+/// A message to people is not accepted.
+const NOTIFY_FAILING: &str = "notify-failing";
 
 /// The database can't be written.
 const DATABASE_UNWRITABLE: &str = "database-unwritable";
@@ -80,6 +84,14 @@ impl ChannelNeeds<'_> {
             format!(": {} [{}]", error.message, error.code)
         })
     }
+}
+
+/// What of a Source waits for a person that one has paused, since when.
+pub(super) fn of_pause(source: &str, since: DateTime<Utc>) -> Attention {
+    let message =
+        "the Source is paused: nothing is requested of it, and its subscriptions are not renewed";
+    let next_step = format!("`resyncd resume {source}` resumes it");
+    Attention::new(SOURCE_PAUSED, message, rfc3339(since), &next_step)
 }
 
 /// What of a set waits for a person, without its channels. `source`: the label of its Source.
@@ -323,6 +335,16 @@ pub(super) fn of_hook(facts: &HookFacts) -> Option<Attention> {
         return None;
     };
     Some(Attention::new(code, &message, since, next_step))
+}
+
+/// What of a `[[notify]]` waits for a person: its name, why its messages are not accepted, and since when.
+pub(super) fn of_notify((name, error): (&String, &StatusError)) -> Attention {
+    let StatusError { code, message, at } = error;
+    let message = format!("the messages of [[notify]] {name} are not accepted: {message} [{code}]");
+    let next_step = format!(
+        "correct it in the configuration, and try it with `resyncd notify --test {name}`; what was not told is tried again"
+    );
+    Attention::new(NOTIFY_FAILING, &message, at.clone(), &next_step)
 }
 
 /// What of a Source waits for a person of which a row can't be read. `error`: why, and since when.

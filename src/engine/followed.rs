@@ -17,13 +17,24 @@ use crate::store::FollowedSets;
 #[derive(Clone)]
 pub(super) struct FollowedSource {
     pub(super) context: Arc<SourceContext>,
-    /// To the Source's worker; `None` in a single run.
+    /// To the Source's worker; `None`: there is none.
     pub(super) commands: Option<mpsc::Sender<Command>>,
     /// Cancelled when the worker has ended, and with it all that it has started.
     pub(super) ended: CancellationToken,
 }
 
 impl FollowedSource {
+    /// A Source without a worker: in a single run, or while it is paused.
+    pub(super) fn without_worker(context: Arc<SourceContext>) -> Self {
+        let ended = CancellationToken::new();
+        ended.cancel();
+        Self {
+            context,
+            commands: None,
+            ended,
+        }
+    }
+
     /// Stops the worker, and waits until it has ended: tasks in progress are published and committed first.
     pub(super) async fn stop(&self) {
         self.context.stop.cancel();

@@ -20,14 +20,15 @@ use url::Url;
 
 use super::activity_log::log_activity;
 use super::apply::members::Members;
-use super::attention_log::AttentionLog;
 use super::channels::Unfollowed;
 use super::context::SourceContext;
 use super::followed::{FollowedSource, FollowedSources, followed_sets};
 use super::forget::Forgetting;
 use super::heartbeats::Heartbeats;
 use super::hooks::{HookHandles, Hooks, configured_hooks};
+use super::notify::{NotifyErrors, tell};
 use super::package_permits::{PackagePermits, shared_permits};
+use super::pausing::PausedSources;
 use super::read_facts::ReadFacts;
 use super::recent_changes::{self, RESTORED, RecentChanges};
 use super::restarts::{Restarts, catch_panic};
@@ -57,12 +58,16 @@ pub struct Engine {
     /// What the Sources share.
     pub(super) shared: SharedParts,
     pub(super) hooks: Hooks,
+    pub(super) paused: Mutex<PausedSources>,
     /// Which sets are followed, for what ends the subscriptions of the others.
     pub(super) followed: watch::Sender<Vec<FollowedSets>>,
     /// What is trimmed.
     pub(super) trimmed: watch::Sender<TrimRules>,
     /// The configuration in use.
-    pub(super) configuration: Arc<Mutex<ConfigurationStatus>>,
+    pub(super) configuration: Mutex<ConfigurationStatus>,
+    /// Who is told what waits for people.
+    pub(super) notifications: Mutex<Arc<[config::Notify]>>,
+    pub(super) notify_errors: Mutex<NotifyErrors>,
     /// Why the public URL does not lead to the callback listener, and since when.
     pub(super) public_url_error: Mutex<Option<StatusError>>,
     /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
@@ -103,9 +108,10 @@ impl Engine {
         let (sender, moved) = mpsc::unbounded_channel();
         engine.moved = sender;
         engine.restore_recent_changes().await;
+        *engine.paused.lock() = engine.store.paused().await?.into_iter().collect();
         let sources = engine.sources.contexts().into_iter();
         let mut workers = engine.workers.lock().await;
-        let sources = sources.map(|context| start_worker(&mut workers, &engine.moved, context));
+        let sources = sources.map(|context| engine.follow(&mut workers, context));
         engine.sources.replace(sources.collect());
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         engine.start_restarting(&mut workers, "record of the uptime", move || {
@@ -116,15 +122,6 @@ impl Engine {
         engine.start_restarting(&mut workers, "trimming", move || {
             trim(Arc::clone(&store), rules.clone(), stop.clone())
         });
-        let log = AttentionLog {
-            store: Arc::clone(&engine.store),
-            runtime_status: Arc::clone(&engine.runtime_status),
-            configuration: Arc::clone(&engine.configuration),
-            sources: Arc::clone(&engine.sources),
-            stop: engine.stop.clone(),
-        };
-        let logging = move || log.clone().run();
-        engine.start_restarting(&mut workers, "log of attentions", logging);
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         let sources = Arc::clone(&engine.sources);
         engine.start_restarting(&mut workers, "log of activity", move || {
@@ -145,6 +142,12 @@ impl Engine {
         engine.store.retain_hooks(configured).await?;
         engine.start_hooks(&config.sources).await;
         let engine = Arc::new(engine);
+        let (telling, stop) = (Arc::downgrade(&engine), engine.stop.clone());
+        let mut workers = engine.workers.lock().await;
+        engine.start_restarting(&mut workers, "notifications", move || {
+            tell(Weak::clone(&telling), stop.clone())
+        });
+        drop(workers);
         let restarting = restart_moved(Arc::downgrade(&engine), moved, engine.stop.clone());
         let watched = engine.heartbeats.watched("restart of Sources", restarting);
         engine.spawn(watched).await;
@@ -172,12 +175,12 @@ impl Engine {
                 subscribes,
             },
             hooks: Hooks::default(),
+            paused: Mutex::default(),
             followed: watch::Sender::new(followed_sets(&config.sources)),
             trimmed: watch::Sender::new(TrimRules::of(config)),
-            configuration: Arc::new(Mutex::new(ConfigurationStatus::loaded(
-                started_at,
-                Vec::new(),
-            ))),
+            configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
+            notifications: Mutex::new(config.notify.as_slice().into()),
+            notify_errors: Mutex::default(),
             public_url_error: Mutex::default(),
             configuring: tokio::sync::Mutex::default(),
             forgetting: Forgetting::default(),
@@ -191,11 +194,7 @@ impl Engine {
             stop: CancellationToken::new(),
         };
         let sources = config.sources.iter();
-        let sources = sources.map(|source| FollowedSource {
-            context: engine.context(source),
-            commands: None,
-            ended: CancellationToken::new(),
-        });
+        let sources = sources.map(|source| FollowedSource::without_worker(engine.context(source)));
         engine.sources.replace(sources.collect());
         engine
     }
@@ -246,8 +245,17 @@ impl Engine {
     ) -> Vec<FollowedSource> {
         let mut workers = self.workers.lock().await;
         sources
-            .map(|source| start_worker(&mut workers, &self.moved, self.context(source)))
+            .map(|source| self.follow(&mut workers, self.context(source)))
             .collect()
+    }
+
+    /// Starts the worker of a Source, unless it is paused.
+    fn follow(&self, workers: &mut JoinSet<()>, context: Arc<SourceContext>) -> FollowedSource {
+        if self.paused.lock().contains_key(context.name()) {
+            FollowedSource::without_worker(context)
+        } else {
+            start_worker(workers, &self.moved, context)
+        }
     }
 
     /// Records why the public URL does not lead to the callback listener; `None`: it does, or need not.

@@ -51,7 +51,8 @@
 //! | `faults`, `oddities` | the counted errors and notices of a set; the oddities of its documents |
 //! | `unencrypted_hubs` | the notice of a secret or callback that goes over plain http |
 //! | `progress`, `recent_changes` | what was done since the start; what was applied in the last hour and day |
-//! | `activity_log`, `attention_log` | log lines: what was done; what begins to wait for a person |
+//! | `activity_log` | log lines of what was done |
+//! | `notify` | tells people what waits for them: in the log, and as `[[notify]]` states |
 //! | | **survives faults** |
 //! | `error` | why an operation failed, and its class |
 //! | `restarts` | starts a worker again after a panic |
@@ -64,7 +65,6 @@
 mod activity_log;
 mod apply;
 mod attention;
-mod attention_log;
 mod audit;
 mod channels;
 mod context;
@@ -78,10 +78,12 @@ mod heartbeats;
 mod hooks;
 mod lifecycle;
 mod mirror_opening;
+mod notify;
 mod oddities;
 mod one_shot;
 mod operations;
 mod package_permits;
+mod pausing;
 mod progress;
 mod read_facts;
 mod recent_changes;
@@ -110,6 +112,7 @@ use error::EngineError;
 pub use followed::followed_sets;
 pub use forget::{ForgetError, ForgetRequest, forget_source};
 pub use lifecycle::Engine;
+pub(crate) use notify::send_test;
 pub use one_shot::in_scratch_folder;
 pub use progress::Counts;
 pub use source::location::has_another_mirror;

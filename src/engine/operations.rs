@@ -21,7 +21,7 @@ use crate::config;
 use crate::metrics::exposition;
 use crate::status::{
     Activity, FailedResource, Forgotten, FormerSource, HeldDeletion, Page, ResourceVersion,
-    SeenDeletions, Status, StatusError, UnsubscribeResult,
+    SeenDeletions, Status, StatusError, UnsubscribeResult, rfc3339,
 };
 use crate::store::{DecisionResult, DeletionDecision, ResourceId, SetId, SetTotals, StoreError};
 
@@ -54,6 +54,18 @@ impl Engine {
         status
             .attention
             .extend(public_url.as_ref().map(attention::of_public_url));
+        let of_notify = self.notify_errors.lock();
+        status
+            .attention
+            .extend(of_notify.iter().map(attention::of_notify));
+        drop(of_notify);
+        let paused = self.paused.lock().clone();
+        for source in &mut status.sources {
+            let since = paused.get(&source.name).copied();
+            source.paused_since = since.map(rfc3339);
+            let of_pause = since.map(|since| attention::of_pause(&source.name, since));
+            source.attention.extend(of_pause);
+        }
         let mut loads = self.shared.transports.client().host_loads();
         for context in self.sources.contexts() {
             // Others share their limits.
@@ -91,16 +103,17 @@ impl Engine {
         set.is_none_or(|list| selected.iter().any(|context| names(context, list)))
     }
 
-    /// Polls a Source now; `false` if there is no such Source.
-    pub fn poll(&self, source: &str) -> bool {
+    /// Polls a Source now; `false` if there is no such Source. One that is paused is an error.
+    pub fn poll(&self, source: &str) -> Result<bool, StatusError> {
         let Some(followed) = self.sources.find(source) else {
-            return false;
+            return Ok(false);
         };
+        self.refuse_paused(source)?;
         if let Some(commands) = &followed.commands {
             // A full queue has a command already.
             let _ = commands.try_send(Command::Poll);
         }
-        true
+        Ok(true)
     }
 
     /// Approves those held-back deletions of a Source that a person has seen; returns how many, `None` if there is no such Source. If
@@ -413,7 +426,7 @@ impl Engine {
     }
 
     /// Runs a long operation to its end, or until the stop, also if the request for it is cut off.
-    async fn complete<T: Send + 'static>(
+    pub(super) async fn complete<T: Send + 'static>(
         &self,
         name: &str,
         operation: impl Future<Output = T> + Send + 'static,
@@ -427,7 +440,7 @@ impl Engine {
     }
 }
 
-fn store_failed(error: StoreError) -> StatusError {
+pub(super) fn store_failed(error: StoreError) -> StatusError {
     StatusError::new(error.code(), error.to_string(), clock::now().wall)
 }
 

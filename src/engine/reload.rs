@@ -22,8 +22,8 @@ use crate::status::{ConfigurationStatus, StatusError};
 use crate::store::{SetRecord, StoreError};
 
 impl Engine {
-    /// Follows the Sources of this configuration instead of the current ones. What it states besides them, and the trimming of the
-    /// feed, is not read. `restart_required`: the keys that were changed and are not applied.
+    /// Follows the Sources of this configuration instead of the current ones. What it states besides them, the trimming of the feed, and
+    /// who is told what waits for people, is not read. `restart_required`: the keys that were changed and are not applied.
     pub async fn reload(&self, config: &Config, restart_required: Vec<String>) {
         let _configuring = self.configuring.lock().await;
         let current = self.sources.current();
@@ -67,6 +67,7 @@ impl Engine {
         self.start_hooks(&config.sources).await;
         self.followed.send_replace(followed);
         self.trimmed.send_replace(TrimRules::of(config));
+        *self.notifications.lock() = config.notify.as_slice().into();
         let loaded = ConfigurationStatus::loaded(clock::now().wall, restart_required);
         *self.configuration.lock() = loaded;
         for source in &ends {
@@ -77,9 +78,14 @@ impl Engine {
     /// Starts a Source again whose worker has ended because the mirror was moved: as [`reload`](Self::reload) starts one that is changed.
     pub(super) async fn restart(&self, ended: Arc<SourceContext>) {
         let _configuring = self.configuring.lock().await;
+        self.restart_configured(&ended).await;
+    }
+
+    /// The same, while nothing else changes the list of Sources.
+    pub(super) async fn restart_configured(&self, ended: &Arc<SourceContext>) {
         let mut sources = self.sources.current().to_vec();
         let mut known = sources.iter();
-        let Some(at) = known.position(|it| Arc::ptr_eq(&it.context, &ended)) else {
+        let Some(at) = known.position(|it| Arc::ptr_eq(&it.context, ended)) else {
             // A reload has replaced it.
             return;
         };

@@ -149,6 +149,8 @@ fn source(
         failing_since: failing_since.filter(|_| is_failing),
         last_request_at,
         next_try_at: next_try_at.filter(|_| is_failing),
+        // The engine states it.
+        paused_since: None,
         error,
         attention,
         mirror,

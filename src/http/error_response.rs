@@ -63,6 +63,7 @@ pub(super) fn status_of(status_error: &StatusError) -> StatusCode {
         | "no-versions"
         | "source-followed"
         | "forget-running"
+        | "source-paused"
         | "mirror-unknown"
         | "mirror-shared"
         | "mirror-missing" => StatusCode::CONFLICT,

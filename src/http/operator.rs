@@ -62,6 +62,8 @@ const EVENT_STREAM: &str = "text/event-stream";
         held,
         callback_probe,
         poll,
+        pause,
+        resume,
         approve,
         reject,
         undo_reject,
@@ -105,6 +107,8 @@ pub fn operator_router(
         .route("/held", get(held))
         .route("/callback-probe", get(callback_probe))
         .route("/sources/{name}/poll", post(poll))
+        .route("/sources/{name}/pause", post(pause))
+        .route("/sources/{name}/resume", post(resume))
         .route("/sources/{name}/approve", post(approve))
         .route("/sources/{name}/reject", post(reject))
         .route("/sources/{name}/undo-reject", post(undo_reject))
@@ -476,13 +480,49 @@ async fn poll(
     Path(SourceName { name }): Path<SourceName>,
     caller: Caller,
 ) -> Response {
-    let is_polled = state.engine.poll(&name);
-    let polled = Ok(is_polled.then_some(0));
-    match caller.answer("polled", &name, &polled) {
-        Some(answer) => answer,
-        None if is_polled => StatusCode::ACCEPTED.into_response(),
-        None => unknown_source(&name),
-    }
+    let polled = state.engine.poll(&name);
+    accepted("polled", &name, caller, polled)
+}
+
+/// Pauses a Source: nothing is requested of it until it is resumed.
+#[utoipa::path(
+    post, path = "/sources/{name}/pause",
+    params(SourceName),
+    responses((status = 202, description = "It is paused"), ErrorBody),
+)]
+async fn pause(
+    State(state): State<OperatorState>,
+    Path(SourceName { name }): Path<SourceName>,
+    caller: Caller,
+) -> Response {
+    let paused = state.engine.pause(&name).await;
+    accepted("paused", &name, caller, paused)
+}
+
+/// Resumes a Source that is paused.
+#[utoipa::path(
+    post, path = "/sources/{name}/resume",
+    params(SourceName),
+    responses((status = 202, description = "It is resumed"), ErrorBody),
+)]
+async fn resume(
+    State(state): State<OperatorState>,
+    Path(SourceName { name }): Path<SourceName>,
+    caller: Caller,
+) -> Response {
+    let resumed = state.engine.resume(&name).await;
+    accepted("resumed", &name, caller, resumed)
+}
+
+/// The answer to what was done; `false`: there is no such Source.
+fn accepted(what: &str, name: &str, caller: Caller, done: Result<bool, StatusError>) -> Response {
+    let done = done.map(|is_known| is_known.then_some(0));
+    let form = caller.answer(what, name, &done);
+    form.unwrap_or_else(|| match done {
+        Ok(Some(_)) => StatusCode::ACCEPTED.into_response(),
+        Ok(None) => unknown_source(name),
+        Err(error) => operation_failed(&error),
+    })
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -8,7 +8,8 @@
 #   5. WebSockets: a Source made of `tornado` (PyPI), as in the example of Notification 0.8, and one made of `websockets` (PyPI);
 #   6. XMPP PubSub: a Source that publishes by `slixmpp` (PyPI), with prosody (Debian) as the server of both;
 #   7. WARC: a dump of version 0.1 that `warcio` (PyPI) writes, compared with what it reads;
-#   8. documents that the crate `resourcesync` writes: `resync` reads them, and `lxml` (PyPI) validates them against the schema of the
+#   8. messages to people: mails to a server made of `aiosmtpd` (PyPI), and requests that `standardwebhooks` (PyPI) verifies;
+#   9. documents that the crate `resourcesync` writes: `resync` reads them, and `lxml` (PyPI) validates them against the schema of the
 #      Sitemap protocol, which the package `sitemap` (npm) has.
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE WRITE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
@@ -18,7 +19,7 @@
 set -euo pipefail
 
 if (($# < 3)); then
-    sed -n '2,16p' "$0" >&2
+    sed -n '2,17p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -236,6 +237,51 @@ follow_through_a_hub() {
     step "flask-websub: the daemon stopped cleanly"
 }
 
+# messages_are KIND SUBJECT…: waits until the receivers have got these messages of that kind, and no others
+messages_are() {
+    "$python" -c 'import sys, time
+log, kind, *expected = sys.argv[1:]
+deadline = time.monotonic() + 120
+while True:
+    lines = [line.split(" ", 1) for line in open(log).read().splitlines()]
+    found = [line[1].partition(": ")[2] for line in lines if line[0] == kind]
+    if found == expected:
+        break
+    if time.monotonic() > deadline:
+        sys.exit(f"the messages are {found}, not {expected}")
+    time.sleep(0.1)' "$work/messages.log" "$@"
+}
+
+# A Source that cannot be reached is told once, and so is that it can be reached again.
+tell_people() {
+    local secret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE= port smtp http daemon kind
+    start messages "$python" "$here/message_receivers.py" "$secret"
+    smtp=$(wait_for_log messages '^smtp (.*)')
+    http=$(wait_for_log messages '^http (.*)')
+    port=$(free_port)
+    printf '%s\n' "$secret" >"$work/messages.secret"
+    mkdir "$work/told-source"
+    "$python" "$here/resync_site.py" baseline "$work/told-source" "http://127.0.0.1:$port"
+    configure told "http://127.0.0.1:$port/" 'notifications = false' 'poll_interval = "1s"' \
+        '[[notify]]' 'name = "mail"' 'after = "0"' 'mail = "Me <admin@example.net>, other@example.net"' \
+        'from = "resyncd@example.net"' "smtp = \"$smtp\"" \
+        '[[notify]]' 'name = "request"' 'after = "0"' "url = \"$http\"" 'secret_file = "messages.secret"'
+    "$resyncd" --config "$config" notify --test mail
+    "$resyncd" --config "$config" notify --test request
+    for kind in mail request; do messages_are "$kind" test; done
+    step "aiosmtpd, standardwebhooks: a test arrives"
+
+    start resyncd-told "$resyncd" --config "$config" run
+    daemon=$pid
+    for kind in mail request; do messages_are "$kind" test 'failing (told)'; done
+    start told-site "$python" -m http.server "$port" --bind 127.0.0.1 --directory "$work/told-source"
+    for kind in mail request; do messages_are "$kind" test 'failing (told)' 'over: failing (told)'; done
+    # Nothing else until it ends.
+    stop "$daemon"
+    for kind in mail request; do messages_are "$kind" test 'failing (told)' 'over: failing (told)'; done
+    step "aiosmtpd, standardwebhooks: a Source that fails is told once, and so is its end"
+}
+
 # until_served URL: waits until a server answers with 200
 until_served() {
     "$python" -c 'import sys, time, urllib.request
@@ -445,4 +491,5 @@ follow_over_a_socket tornado
 follow_over_a_socket websockets
 follow_a_node
 read_a_warc
+tell_people
 step "passed"

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use reqwest::header::CONTENT_TYPE;
+use reqwest::RequestBuilder;
+use resourcesync::uri::has_userinfo;
+use resyncd_core::percent_decoded;
 use url::Url;
 
 use super::FetchError;
@@ -28,10 +30,12 @@ pub enum WebhookAnswer {
 }
 
 /// Who gets the requests of a web hook.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WebhookReceiver {
     client: Client,
     url: Url,
+    /// The user name and the password of the URL.
+    user: Option<(String, String)>,
 }
 
 impl Client {
@@ -44,9 +48,14 @@ impl Client {
         url: &Url,
         timeout: Duration,
     ) -> Result<WebhookReceiver, FetchError> {
+        let user = has_userinfo(url).then(|| {
+            let password = url.password().unwrap_or_default();
+            (percent_decoded(url.username()), percent_decoded(password))
+        });
         Ok(WebhookReceiver {
             client: self.for_own_url(url, timeout)?,
             url: url.clone(),
+            user,
         })
     }
 }
@@ -57,17 +66,32 @@ impl WebhookReceiver {
     /// # Errors
     /// [`FetchError`] if there is no answer.
     pub async fn send(&self, request: &WebhookRequest) -> Result<WebhookAnswer, FetchError> {
-        let answer = self
-            .client
-            .ask_document(&self.url, Follow::Never, |http, url| {
-                http.post(url)
-                    .header(CONTENT_TYPE, "application/json")
-                    .header("webhook-id", &request.id)
-                    .header("webhook-timestamp", request.timestamp)
-                    .header("webhook-signature", &request.signature)
-                    .body(request.body.clone())
-            })
-            .await?;
+        self.ask(|http, url| {
+            let headers = request.headers.iter();
+            let asked = http.post(url).body(request.body.clone());
+            headers.fold(asked, |asked, (name, value)| asked.header(*name, value))
+        })
+        .await
+    }
+
+    /// Requests the URL once, with nothing to say. A redirect is not followed.
+    ///
+    /// # Errors
+    /// [`FetchError`] if there is no answer.
+    pub async fn ping(&self) -> Result<WebhookAnswer, FetchError> {
+        self.ask(|http, url| http.get(url)).await
+    }
+
+    async fn ask(
+        &self,
+        request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
+    ) -> Result<WebhookAnswer, FetchError> {
+        let request = |http: &reqwest::Client, url| match &self.user {
+            Some((name, password)) => request(http, url).basic_auth(name, Some(password)),
+            None => request(http, url),
+        };
+        let asking = self.client.ask_document(&self.url, Follow::Never, request);
+        let answer = asking.await?;
         let status = answer.response.status();
         let retry_after = answer.retry_after();
         answer.drain().await;
@@ -131,12 +155,7 @@ mod tests {
     }
 
     fn request() -> WebhookRequest {
-        WebhookRequest {
-            id: "id".to_owned(),
-            timestamp: 7,
-            signature: "v1,x".to_owned(),
-            body: "{}".to_owned(),
-        }
+        WebhookRequest::json("{}".to_owned())
     }
 
     /// What a Source states does not lead there, and what is typed leads to that host only.
@@ -209,12 +228,12 @@ mod tests {
             test_site::status(200)
         })
         .await;
-        let request = WebhookRequest {
-            id: "feed-example-index-7".to_owned(),
-            timestamp: 1_700_000_000,
-            signature: "v1,x".to_owned(),
-            body: "{}".to_owned(),
-        };
+        let mut request = WebhookRequest::json("{}".to_owned());
+        request.headers.extend([
+            ("webhook-id", "feed-example-index-7".to_owned()),
+            ("webhook-timestamp", "1700000000".to_owned()),
+            ("webhook-signature", "v1,x".to_owned()),
+        ]);
         let url = Url::parse(&site.url("/hook")).unwrap();
         let receiver = test_site::client().webhook_receiver(&url, LONG).unwrap();
         let answer = receiver.send(&request).await;

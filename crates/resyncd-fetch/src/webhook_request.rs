@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, SecondsFormat, Utc};
 use ring::hmac;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The `type` of the body.
 const TYPE: &str = "resyncd.changes";
@@ -28,20 +28,47 @@ pub struct FeedNews<'a> {
 /// A request with its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookRequest {
-    /// `webhook-id`: the same whenever the same news are sent.
-    pub id: String,
-    /// `webhook-timestamp`: seconds since 1970.
-    pub timestamp: i64,
-    /// `webhook-signature`.
-    pub signature: String,
-    /// The body: JSON.
+    /// Its headers besides those of every request.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
     pub body: String,
 }
 
 impl WebhookRequest {
-    /// A request that is sent at that time. `key`: of the signature, an HMAC with SHA-256.
+    /// A request with JSON.
     #[must_use]
-    pub fn new(news: &FeedNews<'_>, key: &[u8], now: DateTime<Utc>) -> Self {
+    pub fn json(body: String) -> Self {
+        Self {
+            headers: vec![("content-type", "application/json".to_owned())],
+            body,
+        }
+    }
+
+    /// A signed request that is sent at that time. `id`: the same whenever the same is sent, `kind`: the type of what it has, `key`: of the
+    /// signature, an HMAC with SHA-256.
+    #[must_use]
+    pub fn signed(id: String, kind: &str, data: &Value, key: &[u8], now: DateTime<Utc>) -> Self {
+        let body = Self::body(kind, data, now);
+        let signature = signature(key, &id, now.timestamp(), &body);
+        let mut request = Self::json(body);
+        request.headers.extend([
+            ("webhook-id", id),
+            ("webhook-timestamp", now.timestamp().to_string()),
+            ("webhook-signature", signature),
+        ]);
+        request
+    }
+
+    /// The body of a request that is sent at that time: JSON.
+    #[must_use]
+    pub fn body(kind: &str, data: &Value, now: DateTime<Utc>) -> String {
+        let timestamp = now.to_rfc3339_opts(SecondsFormat::Secs, true);
+        json!({ "type": kind, "timestamp": timestamp, "data": data }).to_string()
+    }
+
+    /// A request that announces news.
+    #[must_use]
+    pub fn of_news(news: &FeedNews<'_>, key: &[u8], now: DateTime<Utc>) -> Self {
         let FeedNews {
             feed,
             source,
@@ -53,20 +80,8 @@ impl WebhookRequest {
         if *has_missed {
             data["missed"] = json!(true);
         }
-        let body = json!({
-            "type": TYPE,
-            "timestamp": now.to_rfc3339_opts(SecondsFormat::Secs, true),
-            "data": data,
-        });
-        let (body, timestamp) = (body.to_string(), now.timestamp());
         let id = format!("{feed}-{source}-{hook}-{seq}");
-        let signature = signature(key, &id, timestamp, &body);
-        Self {
-            id,
-            timestamp,
-            signature,
-            body,
-        }
+        Self::signed(id, TYPE, &data, key, now)
     }
 }
 
@@ -102,9 +117,15 @@ mod tests {
             has_missed: false,
         };
         let at = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
-        let request = WebhookRequest::new(&news, b"key", at);
-        assert_eq!(request.id, "0123abcd-example-index-7");
-        assert_eq!(request.timestamp, 1_700_000_000);
+        let request = WebhookRequest::of_news(&news, b"key", at);
+        let header = |name| request.headers.iter().find(|header| header.0 == name);
+        let expected = [
+            ("webhook-id", "0123abcd-example-index-7"),
+            ("webhook-timestamp", "1700000000"),
+        ];
+        for (name, value) in expected {
+            assert_eq!(header(name).unwrap().1, value);
+        }
         let body: serde_json::Value = serde_json::from_str(&request.body).unwrap();
         let expected = json!({
             "type": "resyncd.changes",
@@ -116,7 +137,7 @@ mod tests {
             has_missed: true,
             ..news
         };
-        let request = WebhookRequest::new(&missed, b"key", at);
+        let request = WebhookRequest::of_news(&missed, b"key", at);
         assert!(request.body.contains("\"missed\":true"), "{request:?}");
     }
 }

@@ -42,19 +42,19 @@ const PASSED_ON: [&str; 9] = [
 
 /// What is run.
 #[derive(Debug)]
-pub(super) struct CommandRun<'a> {
-    pub(super) program: &'a Path,
-    pub(super) arguments: &'a [String],
+pub(in crate::engine) struct CommandRun<'a> {
+    pub(in crate::engine) program: &'a Path,
+    pub(in crate::engine) arguments: &'a [String],
     /// Environment variables besides the usual ones.
-    pub(super) variables: Vec<(&'static str, OsString)>,
+    pub(in crate::engine) variables: Vec<(&'static str, OsString)>,
     /// What it gets on its standard input.
-    pub(super) input: &'a [u8],
-    pub(super) timeout: Duration,
+    pub(in crate::engine) input: &'a [u8],
+    pub(in crate::engine) timeout: Duration,
 }
 
 /// Why a program has not accepted its input.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CommandError {
+pub(in crate::engine) enum CommandError {
     /// It could not be started.
     #[error("{program} cannot be run: {error}")]
     NotStarted { program: String, error: io::Error },
@@ -62,7 +62,7 @@ pub(super) enum CommandError {
     #[error("the program has ended with {status}{errors}")]
     Failed { status: ExitStatus, errors: String },
     /// It has taken too long, and was ended.
-    #[error("the program has taken longer than {} s (`timeout` of the hook) and was ended{errors}", .timeout.as_secs_f32())]
+    #[error("the program has taken longer than {} s and was ended{errors}", .timeout.as_secs_f32())]
     Timeout { timeout: Duration, errors: String },
     /// It was ended because the daemon, or the hook, stops.
     #[error("the program was ended because its hook stops")]
@@ -71,7 +71,7 @@ pub(super) enum CommandError {
 
 impl CommandError {
     /// The stable code of the error, in kebab-case.
-    pub(super) fn code(&self) -> &'static str {
+    pub(in crate::engine) fn code(&self) -> &'static str {
         match self {
             Self::NotStarted { .. } => "command-not-started",
             Self::Failed { .. } => "command-failed",
@@ -82,7 +82,7 @@ impl CommandError {
 }
 
 /// Runs a program until it has ended. If this is dropped, what it runs is killed.
-pub(super) async fn run_command(
+pub(in crate::engine) async fn run_command(
     run: &CommandRun<'_>,
     stop: &CancellationToken,
 ) -> Result<(), CommandError> {

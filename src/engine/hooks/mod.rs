@@ -7,11 +7,13 @@
 //! |---|---|
 //! | `worker` | the worker of one hook |
 //! | `command` | runs its program |
+//! | `delivery` | waits for the answer to a request; why something is not accepted |
 //! | `leftover_processes` | ends what the program has started and left behind |
 //!
 //! Invariants: a hook is stopped before another one with its name begins; a hook that is not configured retains nothing of the feed.
 
-mod command;
+pub(super) mod command;
+pub(super) mod delivery;
 mod leftover_processes;
 mod worker;
 

@@ -10,14 +10,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use resyncd_fetch::{
-    Bounds, Client, FeedNews, FetchError, WebhookAnswer, WebhookReceiver, WebhookRequest, pause,
-};
+use resyncd_fetch::{Bounds, Client, FeedNews, FetchError, WebhookReceiver, WebhookRequest, pause};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::command::{CommandError, CommandRun, run_command};
+use super::delivery::{DeliveryError, accepted};
 use crate::clock;
 use crate::config::{Hook, HookAction};
 use crate::engine::heartbeats::Heartbeats;
@@ -60,44 +59,6 @@ pub(crate) struct HookHandles {
     pub(crate) client: Client,
     pub(crate) runtime_status: Arc<RuntimeStatus>,
     pub(crate) heartbeats: Heartbeats,
-}
-
-/// Why something was not accepted.
-#[derive(Debug, thiserror::Error)]
-enum HookError {
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    #[error("the request has no answer: {0}")]
-    Request(#[from] FetchError),
-    #[error("no answer within {} s; see `timeout` of the hook", .0.as_secs_f32())]
-    Timeout(Duration),
-    #[error("the receiver answers {status}")]
-    Refused {
-        status: u16,
-        retry_after: Option<Duration>,
-    },
-    #[error("the receiver answers 410: it wants no further requests")]
-    Gone,
-}
-
-impl HookError {
-    fn code(&self) -> &'static str {
-        match self {
-            Self::Command(error) => error.code(),
-            Self::Request(error) => error.code(),
-            Self::Timeout(_) => "timeout",
-            Self::Refused { .. } => "http-status",
-            Self::Gone => "gone",
-        }
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            Self::Request(error) => error.retry_after(),
-            _ => None,
-        }
-    }
 }
 
 /// What a hook is to accept at once.
@@ -253,8 +214,8 @@ impl HookWorker {
                     self.note_accepted(position.accepted);
                     self.store(position).await;
                 }
-                Err(HookError::Command(CommandError::Stopped)) => return,
-                Err(error @ HookError::Gone) => {
+                Err(DeliveryError::Command(CommandError::Stopped)) => return,
+                Err(error @ DeliveryError::Gone) => {
                     self.note_failure(&error, None);
                     self.stop.cancelled().await;
                 }
@@ -302,7 +263,11 @@ impl HookWorker {
     }
 
     /// Has the hook accept a batch. The position up to which it has is that of the batch afterwards.
-    async fn deliver(&self, batch: &HookBatch, position: &HookPosition) -> Result<(), HookError> {
+    async fn deliver(
+        &self,
+        batch: &HookBatch,
+        position: &HookPosition,
+    ) -> Result<(), DeliveryError> {
         match &self.target.hook.action {
             HookAction::Command { program, arguments } => {
                 self.run_program(program, arguments, batch, position).await
@@ -316,7 +281,7 @@ impl HookWorker {
                     seq: batch.seq,
                     has_missed: position.has_missed,
                 };
-                let request = WebhookRequest::new(&news, secret.bytes(), clock::now().wall);
+                let request = WebhookRequest::of_news(&news, secret.bytes(), clock::now().wall);
                 let receiver = self.receiver(url)?;
                 // It has its time. What is left of it then hangs.
                 let (begun, timeout) = (clock::now().mono, hook.timeout);
@@ -325,28 +290,9 @@ impl HookWorker {
                     let passed = clock::now().mono.saturating_duration_since(begun);
                     (passed > timeout).then_some(0)
                 });
-                let sending = receiver.send(&request);
-                let answer = tokio::select! {
-                    () = self.stop.cancelled() => return Err(CommandError::Stopped.into()),
-                    answer = tokio::time::timeout(hook.timeout, sending) => answer,
-                };
-                // The client may notice it first.
-                match answer
-                    .unwrap_or(Err(FetchError::Timeout))
-                    .map_err(|error| match error {
-                        FetchError::Timeout => HookError::Timeout(hook.timeout),
-                        error => HookError::Request(error),
-                    })? {
-                    WebhookAnswer::Accepted => Ok(()),
-                    WebhookAnswer::Gone => Err(HookError::Gone),
-                    WebhookAnswer::Refused {
-                        status,
-                        retry_after,
-                    } => Err(HookError::Refused {
-                        status,
-                        retry_after,
-                    }),
-                }
+                let sending = accepted(hook.timeout, receiver.send(&request));
+                let sent = self.stop.run_until_cancelled(sending).await;
+                sent.unwrap_or(Err(CommandError::Stopped.into()))
             }
         }
     }
@@ -367,7 +313,7 @@ impl HookWorker {
         arguments: &[String],
         batch: &HookBatch,
         position: &HookPosition,
-    ) -> Result<(), HookError> {
+    ) -> Result<(), DeliveryError> {
         let HookTarget {
             source,
             mirror,
@@ -422,7 +368,7 @@ impl HookWorker {
     }
 
     /// Records and logs why something was not accepted. `pause`: until the next try; `None`: there is none.
-    fn note_failure(&self, error: &HookError, pause: Option<Duration>) {
+    fn note_failure(&self, error: &DeliveryError, pause: Option<Duration>) {
         let now = clock::now().wall;
         let next = pause.and_then(|pause| TimeDelta::from_std(pause).ok());
         let next = next.and_then(|pause| now.checked_add_signed(pause));

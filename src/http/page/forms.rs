@@ -111,6 +111,8 @@ impl Done {
         let deletions = counted(count, "deletion", "deletions");
         Some(match self.done.as_deref()? {
             "polled" => format!("{source} is being polled."),
+            "paused" => format!("{source} is paused."),
+            "resumed" => format!("{source} is resumed."),
             "approved" => format!("{deletions} of {source} approved."),
             "rejected" => format!("{deletions} of {source} rejected; the files stay."),
             "held" => format!("{deletions} of {source} held back again."),

@@ -440,6 +440,11 @@ CREATE TABLE followed_source (
     mirror BLOB
 ) WITHOUT ROWID;
 
+CREATE TABLE paused (
+    source TEXT PRIMARY KEY,
+    since INTEGER NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE mirror (
     source TEXT PRIMARY KEY,
     id TEXT NOT NULL
@@ -455,6 +460,12 @@ CREATE TABLE uptime (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     seen_at INTEGER NOT NULL
 );
+
+-- What people were told, as the JSON of `engine::notify`, by the name of the [[notify]].
+CREATE TABLE told (
+    name TEXT PRIMARY KEY,
+    told TEXT NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE probe (
     id INTEGER PRIMARY KEY CHECK (id = 1),
