@@ -6,6 +6,7 @@
 //! - `keys` has the keys of the file, with their defaults and descriptions: those of `config.example.toml`;
 //! - `table` declares a table whose keys are fields; here are those outside of the Sources;
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
+//! - `joined` has the text of the file with what it includes and what the environment sets;
 //! - `hook` reads `[[source.hook]]`, `notify` `[[notify]]`;
 //! - `auth` reads `[source.auth]`;
 //! - `callback_protocols` has the protocols of interfaces for callbacks;
@@ -38,6 +39,7 @@ mod effective;
 mod environment;
 mod file;
 mod hook;
+mod joined;
 mod keys;
 mod notify;
 mod overlap;

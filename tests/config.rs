@@ -3,6 +3,7 @@
 mod auth;
 mod faults;
 mod hooks;
+mod joined;
 mod notify;
 mod xmpp;
 
@@ -88,7 +89,8 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 80] = [
+const KEYS: [(&str, &str); 81] = [
+    ("include", "[]"),
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (

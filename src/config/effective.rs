@@ -32,7 +32,7 @@ impl Config {
         examine(&text, path, &environment, |file, config| {
             file.check(&["no-secret"])?;
             let given = Given {
-                text: &text,
+                text: file.joined.text(),
                 folder: file.folder,
                 config: &config,
             };

@@ -46,6 +46,23 @@ impl Environment {
         self.checks_only && self.get(CREDENTIALS).is_none()
     }
 
+    /// The variables whose names begin so, with their values, in the order of their names.
+    pub(super) fn beginning_with(&self, prefix: &str) -> Vec<(String, String)> {
+        let all: Vec<(String, String)> = match &self.given {
+            Some(given) => given.clone().into_iter().collect(),
+            None => std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
+                .collect(),
+        };
+        let wanted =
+            |(name, value): &(String, String)| name.starts_with(prefix) && !value.is_empty();
+        let mut found: Vec<_> = all.into_iter().filter(wanted).collect();
+        found.sort();
+        found
+    }
+
     /// The value of a variable.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         let value = match &self.given {

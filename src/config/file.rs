@@ -15,11 +15,11 @@ use super::{
     CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, StatusConfig,
 };
 use crate::config::environment::Environment;
-use crate::config::fault::{ConfigFault, ConfigFaults, Parsed, Reason, line_at};
+use crate::config::fault::{ConfigFaults, Parsed, Reason, line_at};
+use crate::config::joined::JoinedText;
 use crate::config::notify::read_notifications;
 use crate::config::overlap::check_listeners;
 use crate::config::source::read_sources;
-use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Class, Located, TableReader, text};
 use crate::config::value::{parse_nonzero_duration, parse_user_agent};
 use crate::config::xmpp::read_xmpp;
@@ -106,7 +106,8 @@ pub(super) fn read_text(path: &Path) -> Result<String, ConfigFaults> {
     })
 }
 
-/// Reads a text as far as it is valid, and passes on what was found. Text that is not TOML has one fault and no configuration.
+/// Reads a text, with the files that it includes and the variables that set keys, as far as it is valid, and passes on what was found.
+/// Text that is not TOML has one fault and no configuration.
 pub(super) fn examine<T>(
     text: &str,
     path: &Path,
@@ -115,12 +116,12 @@ pub(super) fn examine<T>(
 ) -> Result<T, ConfigFaults> {
     let file = std::path::absolute(path)
         .map_err(|error| reason!("unreadable": "cannot be read: {error}").alone(path, None, ""))?;
-    let document =
-        parse_toml(text).map_err(|fault| fault.value.alone(path, fault.line, &fault.key))?;
+    let folder = file.parent().unwrap_or(&file);
+    let joined = JoinedText::new(text, path, folder, environment)?;
+    let document = joined.parse()?;
     let mut file = FileReader {
-        file: path,
-        text,
-        folder: file.parent().unwrap_or(&file),
+        joined: &joined,
+        folder,
         environment,
         classes: Classes::new(),
         tables: Vec::new(),
@@ -142,6 +143,8 @@ pub(super) fn examine_here<T>(
 /// Reads the document. The result is valid only if no fault was found.
 fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let mut top = TableReader::new(file, "", String::new(), Some(document), None);
+    // It has been included.
+    let _ = top.list("include", |pattern| Ok(pattern.to_owned()));
     let state_dir = top.folder("state_dir");
     let state_dir = top.located("state_dir", state_dir);
     let mut section = top.table("callback");
@@ -222,8 +225,7 @@ pub(super) type FoundTable<'a> = (&'static str, String, &'a DeTable<'a>);
 
 /// What reading one file needs, and the faults that are found.
 pub(super) struct FileReader<'a> {
-    file: &'a Path,
-    text: &'a str,
+    pub(super) joined: &'a JoinedText,
     /// What relative paths are relative to.
     pub(super) folder: &'a Path,
     pub(super) environment: &'a Environment,
@@ -231,24 +233,25 @@ pub(super) struct FileReader<'a> {
     pub(super) classes: Classes,
     /// The tables that were read.
     pub(super) tables: Vec<FoundTable<'a>>,
-    faults: Vec<ConfigFault>,
+    /// With their keys and their lines of the joined text.
+    faults: Vec<(Option<usize>, String, Reason)>,
 }
 
 impl<'a> FileReader<'a> {
     /// Whether a key on a line has a fault.
     pub(super) fn has_fault(&self, line: usize, key: &str) -> bool {
         let mut faults = self.faults.iter();
-        faults.any(|fault| fault.line == Some(line) && fault.key == key)
+        faults.any(|(at, of, _)| *at == Some(line) && of == key)
     }
 
     /// The line, from 1, that a part of the text begins on.
     pub(super) fn line(&self, span: Range<usize>) -> usize {
-        line_at(self.text.as_bytes(), span.start)
+        self.joined.line(span)
     }
 
-    /// Adds a fault; `line`: from 1, `None` if it is of the file as a whole.
+    /// Adds a fault; `line`: of the joined text, from 1, `None` if it is of the file as a whole.
     pub(super) fn add(&mut self, line: Option<usize>, key: &str, reason: Reason) {
-        self.faults.push(reason.at(self.file, line, key));
+        self.faults.push((line, key.to_owned(), reason));
     }
 
     /// Adds a fault of a part of the text.
@@ -275,7 +278,9 @@ impl<'a> FileReader<'a> {
     /// All faults since the last call, in the order of their lines.
     pub(super) fn faults(&mut self) -> ConfigFaults {
         let mut faults = std::mem::take(&mut self.faults);
-        faults.sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
-        ConfigFaults(faults)
+        faults.sort_by_key(|(line, key, _)| (line.unwrap_or(usize::MAX), key.clone()));
+        let faults = faults.into_iter();
+        let faults = faults.map(|(line, key, reason)| self.joined.fault(line, &key, reason));
+        ConfigFaults(faults.collect())
     }
 }

@@ -10,7 +10,7 @@ use crate::config::table_reader::Located;
 pub(super) fn check_names(file: &mut FileReader<'_>, names: &[Located<String>]) {
     for (index, name) in names.iter().enumerate() {
         if let Some(first) = names[..index].iter().find(|it| it.value == name.value) {
-            let line = reference(first);
+            let line = reference(file, first);
             reject!(file, name, "duplicate-name": "{:?} is used twice{line}", name.value);
         }
     }
@@ -34,7 +34,7 @@ pub(super) fn check_folders(
         let Some((first, other)) = others.find(|(_, other)| nested(folder, other)) else {
             continue;
         };
-        let (line, first) = (reference(first), first.value.display());
+        let (line, first) = (reference(file, first), first.value.display());
         let reason = if folder == other {
             reason!("duplicate-mirror": "{shown} is used twice{line}")
         } else if folder.starts_with(other) {
@@ -81,9 +81,9 @@ fn nested(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-fn reference<T>(first: &Located<T>) -> String {
-    let line = first.line.map(|line| format!(", see line {line}"));
-    line.unwrap_or_default()
+fn reference<T>(file: &FileReader<'_>, first: &Located<T>) -> String {
+    let line = first.line.map(|line| file.joined.shown_line(line));
+    line.map_or_else(String::new, |line| format!(", see {line}"))
 }
 
 /// Resolves `..` and the symbolic links that exist.

@@ -10,7 +10,7 @@
 import email
 import email.policy
 import http.server
-import json
+import socket
 import sys
 
 from aiosmtpd.controller import Controller
@@ -43,16 +43,18 @@ class Requests(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
 
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
 mails = Controller(
     Mails(),
     hostname="127.0.0.1",
-    port=0,
+    port=port,
     authenticator=authenticate,
     auth_required=True,
     auth_require_tls=False,
 )
 mails.start()
-port = mails.server.sockets[0].getsockname()[1]
 print(f"smtp smtp://resyncd:pass%20word@127.0.0.1:{port}")
 receiver = http.server.HTTPServer(("127.0.0.1", 0), Requests)
 print(f"http http://127.0.0.1:{receiver.server_port}/messages")
