@@ -231,6 +231,8 @@ pub struct Source {
     pub undated_per_day: u64,
     /// After how long without anything newer of the Source a set is reported as stale; `None`: never.
     pub stale_after: Option<Duration>,
+    /// How often the daemon audits it; `None`: never.
+    pub audit_every: Option<Duration>,
     /// Whether files of deleted resources are removed.
     pub delete: bool,
     /// The share of a set, 0 to 1, above which deletions are held back.
@@ -267,14 +269,15 @@ impl Source {
         self.sets.is_empty() || self.sets.contains(capability_list)
     }
 
-    /// Whether another configuration follows the Source in the same way: whatever its hooks are.
+    /// Whether another configuration follows the Source in the same way: whatever its hooks and audits are.
     #[must_use]
     pub fn is_followed_as(&self, other: &Self) -> bool {
-        let without_hooks = |source: &Self| Self {
+        let followed = |source: &Self| Self {
             hooks: Vec::new(),
+            audit_every: None,
             ..source.clone()
         };
-        without_hooks(self) == without_hooks(other)
+        followed(self) == followed(other)
     }
 }
 

@@ -206,6 +206,38 @@ pub struct SourceStatus {
     /// Since when it is paused; `None`: it is not.
     #[serde(default)]
     pub paused_since: Option<String>,
+    /// The audits that the daemon makes; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditStatus>,
+}
+
+/// The last audit of a Source by the daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditStatus {
+    /// When it began; `None`: there was none.
+    pub began_at: Option<String>,
+    /// When it was done.
+    pub ended_at: Option<String>,
+    /// When the next one is due; `None`: none is.
+    pub next_at: Option<String>,
+    /// Whether the mirror was what the Source states, after the repair if there was one.
+    pub in_sync: bool,
+    /// Whether all documents could be read.
+    pub whole: bool,
+    /// Files that were compared.
+    pub compared: u64,
+    /// Those that are missing.
+    pub missing: u64,
+    /// Those that differ.
+    pub altered: u64,
+    /// Files that no document names.
+    pub extra: u64,
+    /// Resources that can't be fetched, and lists that can't be read.
+    pub unreachable: u64,
+    /// What was repaired.
+    pub repaired: u64,
+    /// Why it could not be completed.
+    pub error: Option<StatusError>,
 }
 
 /// The status of the stored versions of a Source.
@@ -537,7 +569,8 @@ pub struct Attention {
 }
 
 /// The codes of all attentions.
-pub const ATTENTIONS: [&str; 19] = [
+pub const ATTENTIONS: [&str; 20] = [
+    "audit-findings",
     "channel-denied",
     "channel-expired",
     "channel-unconnected",

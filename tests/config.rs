@@ -89,7 +89,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 81] = [
+const KEYS: [(&str, &str); 82] = [
     ("include", "[]"),
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
@@ -145,6 +145,7 @@ const KEYS: [(&str, &str); 81] = [
     ("source.versions", "\"\""),
     ("source.undated_per_day", "10000"),
     ("source.stale_after", "\"0\""),
+    ("source.audit_every", "\"0\""),
     ("source.delete", "true"),
     ("source.max_delete", "\"10%\""),
     ("source.signatures", "\"required\""),
@@ -243,6 +244,7 @@ patches = false
 versions = "kept"
 undated_per_day = 7
 stale_after = "30d"
+audit_every = "60d"
 trust_hub = true
 callback_protocols = ["HTTP://b.example/callback"]
 delete = false
@@ -298,6 +300,7 @@ representations = ["Application/PDF"]
     assert!(source.versions.as_ref().unwrap().ends_with("kept"));
     assert_eq!(source.undated_per_day, 7);
     assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
+    assert_eq!(source.audit_every, Some(Duration::from_secs(60 * 86_400)));
     assert_eq!(source.trust_hub, Some(true));
     let protocols = &source.callback_protocols;
     assert!(protocols.check("http://b.example/callback").is_ok());

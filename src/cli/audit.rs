@@ -3,26 +3,35 @@
 //! With `--json` each line of standard output is an object: `"type": "finding"` for each finding, `"source"` for each Source, and
 //! `"summary"` at the end; with `--origin` also `"original"` for each resource that differs from its original, or may.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::daemon::StartError;
+use super::daemon_client::{DaemonClient, DaemonError};
+use super::daemon_requests::daemon_status;
 use super::exit_status::{FAILED, OK};
 use super::failure::Failure;
 use super::output::json_line;
 use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
 use super::stop_signals::StopSignals;
-use crate::config::Config;
+use super::users::refuse_another_user;
+use crate::config::{Config, Source};
 use crate::engine::{
     Audit, Engine, OriginalOutcome, OriginalSums, RepairOptions, Reported, ReportedFinding,
     ReportedOriginal, Summary, Sums,
 };
-use crate::status::StatusError;
+use crate::status::{AuditStatus, StatusError};
 use crate::store::{FindingKind, FindingOutcome, Store};
 
 /// How many findings of each Source are printed as text; `--json` prints all.
 const SHOWN: u64 = 20;
+/// How long one request to the daemon may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How often the daemon is asked whether it is done.
+const PACE: Duration = Duration::from_millis(500);
 
 /// Arguments of `audit`.
 #[derive(Debug, clap::Args)]
@@ -36,13 +45,13 @@ pub(super) struct AuditArguments {
     /// Also compare republished resources with the digests stated for their originals (rel="via"); these are not requested
     #[arg(long)]
     origin: bool,
-    /// Fetch missing and altered files and correct wrong file times; not while a daemon is running
+    /// Fetch missing and altered files and correct wrong file times; a running daemon does it
     #[arg(long)]
     repair: bool,
     /// Also remove files that the Source does not have
     #[arg(long, requires = "repair")]
     delete_extra: bool,
-    /// Accept a new mirror in place of one that is lost
+    /// Accept a new mirror in place of one that is lost; not while a daemon is running
     #[arg(long, requires = "repair", conflicts_with = "dry_run")]
     new_mirror: bool,
     /// Only print what would be repaired and removed; also while a daemon is running
@@ -123,6 +132,13 @@ struct AuditOutcome {
 
 pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> Result<u8, Failure> {
     config.sources = select_sources(&config, &arguments.sources)?;
+    if arguments.writes() {
+        let daemon = DaemonClient::new(&config, TIMEOUT)?;
+        if !arguments.new_mirror && daemon.check_daemon().await.is_ok() {
+            return repair_by_daemon(&daemon, &config, arguments).await;
+        }
+        refuse_another_user(&config.state_dir)?;
+    }
     let names = config.sources.iter().map(|source| source.name.as_str());
     let mut display = ProgressDisplay::start(names, config.log.format);
     let mut signals = StopSignals::listen()?;
@@ -155,6 +171,77 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> Res
     display.end();
     let differs = all.originals.is_some_and(|it| it.differing > 0);
     Ok(if all.in_sync && !differs { OK } else { FAILED })
+}
+
+/// Has the running daemon repair, one Source after the other, and prints each result.
+async fn repair_by_daemon(
+    daemon: &DaemonClient,
+    config: &Config,
+    arguments: &AuditArguments,
+) -> Result<u8, Failure> {
+    let mut all = AuditOutcome::none();
+    for Source { name, .. } in &config.sources {
+        let last = async || -> Result<Option<AuditStatus>, DaemonError> {
+            let mut sources = daemon_status(daemon).await?.sources.into_iter();
+            let source = sources.find(|source| source.name == *name);
+            Ok(source.and_then(|source| source.audit))
+        };
+        let began = |audit: Option<&AuditStatus>| audit.and_then(|audit| audit.began_at.clone());
+        let before = began(last().await?.as_ref());
+        let extra = arguments.delete_extra;
+        let path = format!("/sources/{name}/audit?repair=true&delete_extra={extra}");
+        daemon.post(&path).await?;
+        let audit = loop {
+            tokio::time::sleep(PACE).await;
+            let audit = last().await?;
+            if began(audit.as_ref()) != before {
+                break audit.unwrap_or_default();
+            }
+        };
+        let outcome = AuditOutcome::by_daemon(&audit);
+        all.add(outcome);
+        if arguments.json {
+            let line = AuditLine::Source {
+                source: name,
+                error: audit.error.as_ref(),
+                outcome,
+            };
+            println!("{}", json_line(&line));
+        } else {
+            println!("{name}: {}", audit_text(&audit));
+        }
+    }
+    if arguments.json {
+        let sources = config.sources.len();
+        let line = AuditLine::Summary {
+            sources,
+            outcome: all,
+        };
+        println!("{}", json_line(&line));
+    }
+    Ok(if all.in_sync { OK } else { FAILED })
+}
+
+/// The result of an audit by the daemon, whose log names each finding.
+fn audit_text(audit: &AuditStatus) -> String {
+    let AuditStatus {
+        in_sync,
+        compared,
+        missing,
+        altered,
+        extra,
+        unreachable,
+        repaired,
+        error,
+        ..
+    } = audit;
+    if let Some(StatusError { code, message, .. }) = error {
+        return format!("not audited: {message} [{code}]");
+    }
+    let verdict = if *in_sync { "in sync" } else { "not in sync" };
+    format!(
+        "{verdict}: {compared} compared, {missing} missing, {altered} altered, {extra} extra, {unreachable} unreachable, {repaired} repaired"
+    )
 }
 
 async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
@@ -446,6 +533,22 @@ impl AuditOutcome {
                 sums: Sums::default(),
                 originals: None,
             },
+        }
+    }
+
+    /// The result of an audit by the daemon: what is left of the findings.
+    fn by_daemon(audit: &AuditStatus) -> Self {
+        let mut sums = Sums::default();
+        (sums.compared, sums.missing) = (audit.compared, audit.missing);
+        (sums.altered, sums.extra) = (audit.altered, audit.extra);
+        (sums.unreachable, sums.mended) = (audit.unreachable, audit.repaired);
+        let not_right = sums.missing + sums.altered;
+        sums.right = sums.compared.saturating_sub(not_right);
+        Self {
+            in_sync: audit.in_sync,
+            whole: audit.whole,
+            sums,
+            originals: None,
         }
     }
 

@@ -86,6 +86,9 @@ Examples:
   resyncd audit --repair --delete-extra
   resyncd audit --repair --delete-extra --dry-run
 
+A running daemon does --repair itself: it stops what it does for the Source
+meanwhile, and its log names each finding.
+
 Logs go to standard error, at the level warn unless RUST_LOG sets another.
 
 Exit status: 0 if mirror and Source are the same, 1 otherwise.";

@@ -211,7 +211,6 @@ impl CliCommand {
     fn writes_state(&self) -> bool {
         match self {
             Self::Sync(sync) => !sync.dry_run,
-            Self::Audit(audit) => audit.writes(),
             _ => false,
         }
     }

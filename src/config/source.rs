@@ -88,6 +88,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         versions: section.content("versions", Class::Folder, |path| Ok(Some(path.into()))),
         undated_per_day: section.number("undated_per_day", 0..=1_000_000_000),
         stale_after: section.duration_or_never("stale_after"),
+        audit_every: section.duration_or_never("audit_every"),
         delete: section.flag("delete"),
         max_delete: section.share("max_delete"),
         signatures: section.choice("signatures", &SIGNATURES),

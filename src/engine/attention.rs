@@ -13,9 +13,11 @@ use resyncd_mirror::{CASE_INSENSITIVE, NOT_MOUNTED};
 
 use super::pausing::SOURCE_PAUSED;
 use super::runtime_status::HookFacts;
-use crate::status::{Attention, ConfigurationStatus, StatusError, rfc3339};
+use crate::status::{Attention, AuditStatus, ConfigurationStatus, StatusError, rfc3339};
 use crate::store::{SetStatistics, WriteFailure};
 
+/// Files are not what the Source states.
+const AUDIT_FINDINGS: &str = "audit-findings";
 /// Deletions wait for approval.
 const HELD_DELETIONS: &str = "held-deletions";
 /// Changes were given up.
@@ -92,6 +94,29 @@ pub(super) fn of_pause(source: &str, since: DateTime<Utc>) -> Attention {
         "the Source is paused: nothing is requested of it, and its subscriptions are not renewed";
     let next_step = format!("`resyncd resume {source}` resumes it");
     Attention::new(SOURCE_PAUSED, message, rfc3339(since), &next_step)
+}
+
+/// What an audit of a Source has found that waits for a person.
+pub(super) fn of_audit(source: &str, audit: &AuditStatus) -> Option<Attention> {
+    let AuditStatus {
+        compared,
+        missing,
+        altered,
+        extra,
+        ..
+    } = audit;
+    if missing + altered + extra == 0 {
+        return None;
+    }
+    let message = format!(
+        "an audit has compared {compared} files: {missing} are missing, {altered} altered, and {extra} are not of the Source"
+    );
+    let next_step = format!(
+        "`resyncd audit {source}` lists them, `resyncd audit {source} --repair` fetches what is missing or altered, and with \
+         `--delete-extra` also removes what is not of the Source"
+    );
+    let since = audit.ended_at.clone().unwrap_or_default();
+    Some(Attention::new(AUDIT_FINDINGS, &message, since, &next_step))
 }
 
 /// What of a set waits for a person, without its channels. `source`: the label of its Source.

@@ -5,6 +5,7 @@
 //!
 //! Must not know what a worker does.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use url::Url;
 
 use super::activity_log::log_activity;
 use super::apply::members::Members;
+use super::audits::{AuditRecords, RequestedAudit, audit_sources, stored_audits};
 use super::channels::Unfollowed;
 use super::context::SourceContext;
 use super::followed::{FollowedSource, FollowedSources, followed_sets};
@@ -65,8 +67,12 @@ pub struct Engine {
     pub(super) trimmed: watch::Sender<TrimRules>,
     /// The configuration in use.
     pub(super) configuration: Mutex<ConfigurationStatus>,
-    /// Who is told what waits for people.
-    pub(super) notifications: Mutex<Arc<[config::Notify]>>,
+    /// The configuration that the engine was started with, and the Sources and `[[notify]]` of the one in use.
+    pub(super) config: Mutex<Arc<Config>>,
+    pub(super) audits: Mutex<AuditRecords>,
+    /// The audits that persons have asked for, by Source.
+    pub(super) audit_requests: Mutex<BTreeMap<String, RequestedAudit>>,
+    pub(super) audit_requested: Arc<Notify>,
     pub(super) notify_errors: Mutex<NotifyErrors>,
     /// Why the public URL does not lead to the callback listener, and since when.
     pub(super) public_url_error: Mutex<Option<StatusError>>,
@@ -108,6 +114,7 @@ impl Engine {
         let (sender, moved) = mpsc::unbounded_channel();
         engine.moved = sender;
         engine.restore_recent_changes().await;
+        *engine.audits.lock() = stored_audits(&engine.store).await?;
         *engine.paused.lock() = engine.store.paused().await?.into_iter().collect();
         let sources = engine.sources.contexts().into_iter();
         let mut workers = engine.workers.lock().await;
@@ -147,6 +154,10 @@ impl Engine {
         engine.start_restarting(&mut workers, "notifications", move || {
             tell(Weak::clone(&telling), stop.clone())
         });
+        let (auditing, stop) = (Arc::downgrade(&engine), engine.stop.clone());
+        engine.start_restarting(&mut workers, "audits", move || {
+            audit_sources(Weak::clone(&auditing), stop.clone())
+        });
         drop(workers);
         let restarting = restart_moved(Arc::downgrade(&engine), moved, engine.stop.clone());
         let watched = engine.heartbeats.watched("restart of Sources", restarting);
@@ -179,7 +190,10 @@ impl Engine {
             followed: watch::Sender::new(followed_sets(&config.sources)),
             trimmed: watch::Sender::new(TrimRules::of(config)),
             configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
-            notifications: Mutex::new(config.notify.as_slice().into()),
+            config: Mutex::new(Arc::new(config.clone())),
+            audits: Mutex::default(),
+            audit_requests: Mutex::default(),
+            audit_requested: Arc::default(),
             notify_errors: Mutex::default(),
             public_url_error: Mutex::default(),
             configuring: tokio::sync::Mutex::default(),

@@ -66,6 +66,7 @@ mod activity_log;
 mod apply;
 mod attention;
 mod audit;
+mod audits;
 mod channels;
 mod context;
 mod contradictions;

@@ -60,7 +60,13 @@ impl Engine {
             .extend(of_notify.iter().map(attention::of_notify));
         drop(of_notify);
         let paused = self.paused.lock().clone();
+        let config = Arc::clone(&self.config.lock());
         for source in &mut status.sources {
+            let configured = config.sources.iter().find(|it| it.name == source.name);
+            source.audit = configured.and_then(|configured| self.audit_status(configured));
+            let of_audit = source.audit.as_ref();
+            let of_audit = of_audit.and_then(|audit| attention::of_audit(&source.name, audit));
+            source.attention.extend(of_audit);
             let since = paused.get(&source.name).copied();
             source.paused_since = since.map(rfc3339);
             let of_pause = since.map(|since| attention::of_pause(&source.name, since));

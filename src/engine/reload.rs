@@ -67,7 +67,13 @@ impl Engine {
         self.start_hooks(&config.sources).await;
         self.followed.send_replace(followed);
         self.trimmed.send_replace(TrimRules::of(config));
-        *self.notifications.lock() = config.notify.as_slice().into();
+        let mut in_use = self.config.lock();
+        *in_use = Arc::new(Config {
+            sources: config.sources.clone(),
+            notify: config.notify.clone(),
+            ..(**in_use).clone()
+        });
+        drop(in_use);
         let loaded = ConfigurationStatus::loaded(clock::now().wall, restart_required);
         *self.configuration.lock() = loaded;
         for source in &ends {

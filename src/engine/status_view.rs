@@ -149,8 +149,9 @@ fn source(
         failing_since: failing_since.filter(|_| is_failing),
         last_request_at,
         next_try_at: next_try_at.filter(|_| is_failing),
-        // The engine states it.
+        // The engine states them.
         paused_since: None,
+        audit: None,
         error,
         attention,
         mirror,

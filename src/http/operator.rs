@@ -25,7 +25,7 @@ use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::{GenericResource, KnownResource};
 use crate::config::StatusConfig;
-use crate::engine::Engine;
+use crate::engine::{Engine, RepairOptions};
 use crate::status::{
     FailedResource, Forgotten, HeldDeletion, Page, ResourceVersion, SeenDeletions, Status,
     StatusError, UnsubscribeResult,
@@ -64,6 +64,7 @@ const EVENT_STREAM: &str = "text/event-stream";
         poll,
         pause,
         resume,
+        audit,
         approve,
         reject,
         undo_reject,
@@ -109,6 +110,7 @@ pub fn operator_router(
         .route("/sources/{name}/poll", post(poll))
         .route("/sources/{name}/pause", post(pause))
         .route("/sources/{name}/resume", post(resume))
+        .route("/sources/{name}/audit", post(audit))
         .route("/sources/{name}/approve", post(approve))
         .route("/sources/{name}/reject", post(reject))
         .route("/sources/{name}/undo-reject", post(undo_reject))
@@ -512,6 +514,36 @@ async fn resume(
 ) -> Response {
     let resumed = state.engine.resume(&name).await;
     accepted("resumed", &name, caller, resumed)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct AuditQuery {
+    /// Whether missing and altered files are fetched; its worker is stopped meanwhile.
+    repair: Option<bool>,
+    /// Whether a repair also removes files that the Source does not have.
+    delete_extra: Option<bool>,
+}
+
+/// Has the daemon audit a Source; the status has the result.
+#[utoipa::path(
+    post, path = "/sources/{name}/audit",
+    params(SourceName, AuditQuery),
+    responses((status = 202, description = "It is audited as soon as no other is"), ErrorBody),
+)]
+async fn audit(
+    State(state): State<OperatorState>,
+    Path(SourceName { name }): Path<SourceName>,
+    Query(query): Query<AuditQuery>,
+    caller: Caller,
+) -> Response {
+    let options = RepairOptions {
+        delete_extra: query.delete_extra.unwrap_or(false),
+        new_mirror: false,
+    };
+    let repair = query.repair.unwrap_or(false).then_some(options);
+    let requested = state.engine.request_audit(&name, repair);
+    accepted("audited", &name, caller, Ok(requested))
 }
 
 /// The answer to what was done; `false`: there is no such Source.

@@ -12,8 +12,8 @@ use super::families::{
     PROCESS_START, REJECTED_REQUESTS, SET_ATTENTION, SET_BEHIND, SET_BYTES, SET_DEAD_PARTS,
     SET_ERRORS, SET_FAILED, SET_GAPS, SET_HELD, SET_LAST_POLL, SET_NEWEST_DOCUMENT, SET_NEXT_POLL,
     SET_NOTICES, SET_PATCHES, SET_PENDING, SET_RESOURCES, SET_STATE, SET_SYNCED_UNTIL,
-    SET_UNAVAILABLE, SET_UNDATED, SET_UNREAD, SOURCE_ATTENTION, SOURCE_ERRORS, SOURCE_NOTICES,
-    SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
+    SET_UNAVAILABLE, SET_UNDATED, SET_UNREAD, SOURCE_ATTENTION, SOURCE_AUDIT_FILES,
+    SOURCE_AUDIT_TIME, SOURCE_ERRORS, SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
 };
 use super::process::add_process;
 use super::samples::Samples;
@@ -64,6 +64,19 @@ fn add_source(samples: &mut Samples, source: &SourceStatus, now: Option<f64>) {
     }
     for attention in &source.attention {
         samples.add(&SOURCE_ATTENTION, &[name, attention.code.as_str()], 1.0);
+    }
+    if let Some(audit) = source.audit.as_ref().filter(|it| it.ended_at.is_some()) {
+        for (finding, count) in [
+            ("compared", audit.compared),
+            ("missing", audit.missing),
+            ("altered", audit.altered),
+            ("extra", audit.extra),
+            ("unreachable", audit.unreachable),
+        ] {
+            samples.add(&SOURCE_AUDIT_FILES, &[name, finding], count as f64);
+        }
+        let ended = audit.ended_at.as_deref().and_then(seconds);
+        samples.add(&SOURCE_AUDIT_TIME, &[name], ended);
     }
     for hook in &source.hooks {
         let labels = [name, hook.name.as_str()];

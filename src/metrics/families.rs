@@ -73,7 +73,11 @@ families! {
     SOURCE_NOTICES: Gauge "resyncd_source_notices" ["source", "code"]
         "What is notable in the discovery of the Source but no error, by code.";
     SOURCE_ATTENTION: Gauge "resyncd_source_attention" ["source", "code"]
-        "What of the Source waits for a person, by code: mirror-unusable, database-row, too-many-former-sets, hook-failing or hook-stopped (the number of hooks).";
+        "What of the Source waits for a person, by code; of hooks, how many.";
+    SOURCE_AUDIT_FILES: Gauge "resyncd_source_audit_files" ["source", "finding"]
+        "What the last audit of the Source by the daemon has found: files that were compared, and those that are missing, altered, extra or unreachable.";
+    SOURCE_AUDIT_TIME: Gauge "resyncd_source_audit_timestamp_seconds" ["source"]
+        "When the last audit of the Source by the daemon was done.";
     HOOK_POSITION: Gauge "resyncd_hook_position" ["source", "hook"]
         "The number of the feed up to which the hook has accepted everything.";
     HOOK_BEHIND: Gauge "resyncd_hook_behind_entries" ["source", "hook"]

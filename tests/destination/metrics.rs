@@ -11,9 +11,11 @@ use super::packing::LIST;
 use crate::support::{Exposition, NAME, Rig, SET, client, eventually, resources, send};
 
 /// What has no sample while nothing is wrong, or without a limit of the system.
-const MAY_BE_ABSENT: [&str; 9] = [
+const MAY_BE_ABSENT: [&str; 11] = [
     "resyncd_source_attention",
     "resyncd_set_attention",
+    "resyncd_source_audit_files",
+    "resyncd_source_audit_timestamp_seconds",
     "resyncd_source_errors",
     "resyncd_source_notices",
     "resyncd_set_errors",

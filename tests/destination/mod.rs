@@ -1,6 +1,7 @@
 //! The complete Destination in process: a daemon follows a sample Source on loopback.
 
 mod attention;
+mod audits;
 mod baseline;
 mod browser;
 mod change_dumps;

@@ -133,7 +133,7 @@ async fn lastmod_that_moves_back_is_a_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dry_run_of_a_repair_states_what_it_would_do() {
+async fn dry_run_of_a_repair_states_what_it_would_do_and_the_daemon_does_it() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let running = home.run();
@@ -149,7 +149,7 @@ async fn dry_run_of_a_repair_states_what_it_would_do() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         output
     };
-    // Beside the daemon, where `--repair` alone refuses to work.
+    // Beside the daemon, which is not asked for it.
     let (findings, _) = lines(&would(&["--delete-extra", "--json"]));
     let findings = findings.iter().filter(|line| line["type"] == "finding");
     let mut planned: Vec<_> = findings
@@ -174,6 +174,26 @@ async fn dry_run_of_a_repair_states_what_it_would_do() {
     assert_eq!(page.matches(", would repair").count(), 2, "{page}");
     assert_eq!(page.matches(", would delete").count(), 0, "{page}");
     assert_eq!(files(&home.mirror), before);
+    // The daemon repairs, and goes on.
+    let repaired = home.run_command(&["audit", "--repair", "--delete-extra"]);
+    assert_eq!(repaired.status.code(), Some(0), "{repaired:?}");
+    let line = text(&repaired.stdout);
+    assert!(line.contains("in sync: 3 compared, 0 missing"), "{line}");
+    assert!(line.contains(", 3 repaired"), "{line}");
+    assert!(!file(&source, &home, SET, "extra.txt").exists());
+    source.update(SET, "r0002.txt", "news");
+    source.notify_and_publish(SET).await.unwrap();
+    home.settled(&source).await;
+    let again = home.run_command(&["audit", "--repair", "--json"]);
+    let (sources, summary) = lines(&again);
+    assert_eq!(
+        (&sources[0]["type"], &sources[0]["compared"]),
+        (&"source".into(), &3.into())
+    );
+    assert_eq!(
+        (&summary["type"], &summary["in_sync"]),
+        (&"summary".into(), &true.into())
+    );
     assert_eq!(running.stop().await.code(), Some(0));
     let alone = home.run_command(&["audit", "--dry-run"]);
     assert_eq!(alone.status.code(), Some(2), "without --repair: {alone:?}");

@@ -20,6 +20,8 @@ pub(super) struct AuditContext {
     pub(super) repair: Option<Repair>,
     /// Whether files are compared with what is stated of their originals.
     pub(super) originals: bool,
+    /// Whether it rests between files: it has time.
+    pub(super) rests: bool,
     pub(super) progress: Arc<Progress>,
     /// How far the documents are read; not set before that.
     pub(super) reading: OnceLock<Arc<Progress>>,

@@ -11,6 +11,7 @@ use resyncd_mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
 use tokio_util::sync::CancellationToken;
 
 use super::context::AuditContext;
+use crate::clock;
 use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
@@ -20,6 +21,9 @@ use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile, Resour
 const PAGE: usize = 512;
 /// How many of them a thread compares at a time.
 const A_THREAD: usize = 16;
+/// How many times as long as it reads an audit rests that has time.
+const RESTS: u32 = 3;
+
 /// What a file should be, as far as it is stated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpectedFile {
@@ -74,6 +78,7 @@ impl AuditContext {
         reader: Option<&Arc<MirrorReader>>,
     ) -> Result<(), EngineError> {
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
+        let at_once = if self.rests { 1 } else { at_once.clamp(2, 8) };
         let mut after = ResourceId(0);
         loop {
             let page = audit_db.expectations(after, PAGE)?;
@@ -85,17 +90,21 @@ impl AuditContext {
                 page.chunks(A_THREAD).map(<[Expectation]>::to_vec).collect();
             let comparing = groups.into_iter().map(|group| {
                 let (reader, progress) = (reader.cloned(), Arc::clone(&self.progress));
-                let repairs = self.repair.is_some();
+                let (repairs, rests) = (self.repair.is_some(), self.rests);
                 async move {
+                    let began = clock::now().mono;
                     let comparing = tokio::task::spawn_blocking(move || {
                         compare_group(reader.as_deref(), group, repairs, &progress)
                     });
-                    comparing
-                        .await
-                        .map_err(|error| EngineError::of_join(&error, "the mirror"))
+                    let compared = comparing.await;
+                    if rests {
+                        let took = clock::now().mono.saturating_duration_since(began);
+                        tokio::time::sleep(took.saturating_mul(RESTS)).await;
+                    }
+                    compared.map_err(|error| EngineError::of_join(&error, "the mirror"))
                 }
             });
-            let mut found = stream::iter(comparing).buffer_unordered(at_once.clamp(2, 8));
+            let mut found = stream::iter(comparing).buffer_unordered(at_once);
             while let Some(findings) = found.try_next().await? {
                 audit_db.add_findings(&findings)?;
             }

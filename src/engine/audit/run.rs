@@ -61,6 +61,7 @@ impl Audit {
                     client: client.clone(),
                     repair: None,
                     originals: false,
+                    rests: false,
                     progress: Arc::default(),
                     reading: OnceLock::new(),
                     stop: CancellationToken::new(),
@@ -92,6 +93,13 @@ impl Audit {
     #[must_use]
     pub fn with_originals(mut self, originals: bool) -> Self {
         self.context.originals = originals;
+        self
+    }
+
+    /// The same audit, which rests between files three times as long as it reads: it is no load for a disk that serves others.
+    #[must_use]
+    pub fn resting(mut self) -> Self {
+        self.context.rests = true;
         self
     }
 

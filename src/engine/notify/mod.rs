@@ -75,7 +75,7 @@ pub(super) async fn tell(engine: Weak<Engine>, stop: CancellationToken) {
         log_changes(&logged, &found);
         logged.clone_from(&found);
         found.extend(failures(&status));
-        let configured = engine.notifications.lock().clone();
+        let configured = engine.config.lock().notify.clone();
         notifiers = adapted(notifiers, &configured, &engine.store).await;
         let client = engine.shared.transports.client();
         let work = notifiers.iter_mut();
@@ -90,13 +90,13 @@ pub(super) async fn tell(engine: Weak<Engine>, stop: CancellationToken) {
 /// The notifiers of the configuration: those that stay as they are go on.
 async fn adapted(
     mut known: Vec<Notifier>,
-    configured: &Arc<[Notify]>,
+    configured: &[Notify],
     store: &Arc<Store>,
 ) -> Vec<Notifier> {
     let is_same = known.len() == configured.len()
         && known
             .iter()
-            .zip(&**configured)
+            .zip(configured)
             .all(|(it, notify)| it.notify == *notify);
     if is_same {
         return known;
@@ -106,7 +106,7 @@ async fn adapted(
         tracing::debug!(code = error.code(), %error, "database error; what was told is not removed");
     }
     let mut adapted = Vec::new();
-    for notify in &**configured {
+    for notify in configured {
         let same = known.iter().position(|known| known.notify == *notify);
         adapted.push(match same {
             Some(at) => known.swap_remove(at),

@@ -111,6 +111,7 @@ impl Done {
         let deletions = counted(count, "deletion", "deletions");
         Some(match self.done.as_deref()? {
             "polled" => format!("{source} is being polled."),
+            "audited" => format!("{source} is being audited."),
             "paused" => format!("{source} is paused."),
             "resumed" => format!("{source} is resumed."),
             "approved" => format!("{deletions} of {source} approved."),

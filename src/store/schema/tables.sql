@@ -440,6 +440,12 @@ CREATE TABLE followed_source (
     mirror BLOB
 ) WITHOUT ROWID;
 
+CREATE TABLE audit (
+    source TEXT PRIMARY KEY,
+    at INTEGER NOT NULL,
+    result TEXT
+) WITHOUT ROWID;
+
 CREATE TABLE paused (
     source TEXT PRIMARY KEY,
     since INTEGER NOT NULL

@@ -8,6 +8,7 @@
 //! [`tx`](super::tx). A query that joins tables stands with the table whose rows it returns or changes.
 //! What changes tasks requires a [`Tallied`](tally::Tallied) connection, which only a transaction that writes has.
 
+pub(super) mod audit;
 pub(super) mod channel;
 pub(super) mod coverage;
 pub(super) mod delivered;

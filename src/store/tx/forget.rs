@@ -20,7 +20,7 @@ use crate::store::query_threads::Lane;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::followed_source::{self, SourceLocation};
 use crate::store::tables::forgotten::{self, ForgottenResource, SetTotals};
-use crate::store::tables::{mirror, paused, resource};
+use crate::store::tables::{audit, mirror, paused, resource};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -194,6 +194,7 @@ impl Store {
             mirror::remove_versions(tx.sql, &source)?;
             followed_source::delete(tx.sql, &source)?;
             paused::delete(tx.sql, &source)?;
+            audit::delete(tx.sql, &source)?;
             unreadable.clear(&source);
             Ok(())
         })

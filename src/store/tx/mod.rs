@@ -16,6 +16,7 @@ mod undated;
 
 pub(super) mod adopt;
 pub(super) mod approve;
+mod audits;
 pub(super) mod begin_list;
 pub(super) mod compact_feed;
 pub(super) mod complete;

@@ -1,0 +1,378 @@
+//! The audits that the daemon makes: of each Source as often as `audit_every` states, and when a person asks for one.
+//!
+//! Invariants: there is one audit at a time. One that only compares rests between files, and changes nothing. While one repairs, the
+//! worker of the Source is stopped, as while it is paused: nothing else writes to the mirror.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::{Algorithm, Digest};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::audit::{Audit, RepairOptions, Reported, Summary};
+use super::context::SourceContext;
+use super::lifecycle::Engine;
+use crate::clock;
+use crate::config::{self, Config};
+use crate::status::{AuditStatus, StatusError, rfc3339};
+use crate::store::{Store, StoreError};
+
+/// How often it is checked whether an audit is due.
+const INTERVAL: Duration = Duration::from_secs(20);
+
+/// After how long an audit that could not be completed is tried again at most.
+const RETRY: Duration = Duration::from_secs(24 * 3600);
+
+/// The last audit of a Source.
+#[derive(Clone, Debug)]
+pub(super) struct AuditRecord {
+    /// When it began, or since when the first one is waited for.
+    pub(super) at: DateTime<Utc>,
+    pub(super) result: Option<AuditStatus>,
+}
+
+/// What is known of the audits of each Source.
+pub(super) type AuditRecords = BTreeMap<String, AuditRecord>;
+
+/// An audit that a person asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestedAudit {
+    /// What it repairs; `None`: nothing.
+    pub(super) repair: Option<RepairOptions>,
+}
+
+impl Engine {
+    /// Has the daemon audit a Source as soon as no other is audited; `false` if there is no such Source.
+    pub fn request_audit(&self, source: &str, repair: Option<RepairOptions>) -> bool {
+        if self.sources.find(source).is_none() {
+            return false;
+        }
+        let request = RequestedAudit { repair };
+        self.audit_requests
+            .lock()
+            .insert(source.to_owned(), request);
+        self.audit_requested.notify_one();
+        true
+    }
+
+    /// The state of the audits of a Source; `None`: none is made, and none was.
+    pub(super) fn audit_status(&self, source: &config::Source) -> Option<AuditStatus> {
+        let records = self.audits.lock();
+        let record = records.get(&source.name);
+        let next = source
+            .audit_every
+            .map(|every| next_audit(&source.name, record, every));
+        let status = record.and_then(|record| record.result.clone());
+        let next_at = next.map(rfc3339);
+        match status {
+            Some(status) => Some(AuditStatus { next_at, ..status }),
+            None => next_at.map(|next_at| AuditStatus {
+                next_at: Some(next_at),
+                ..AuditStatus::default()
+            }),
+        }
+    }
+}
+
+/// What the database knows of audits. What can't be read of a result is no result.
+pub(super) async fn stored_audits(store: &Arc<Store>) -> Result<AuditRecords, StoreError> {
+    let records = store.audits().await?.into_iter();
+    let records = records.map(|(source, at, result)| {
+        let result = result.and_then(|result| serde_json::from_str(&result).ok());
+        (source, AuditRecord { at, result })
+    });
+    Ok(records.collect())
+}
+
+/// Audits until the engine stops or is gone.
+pub(super) async fn audit_sources(engine: Weak<Engine>, stop: CancellationToken) {
+    loop {
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        let due = next_source(&engine).await;
+        if let Some((context, request)) = due {
+            audit(&engine, &context, request).await;
+            if stop.is_cancelled() {
+                return;
+            }
+            continue;
+        }
+        let requested = Arc::clone(&engine.audit_requested);
+        drop(engine);
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = requested.notified() => {}
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+/// The Source whose audit was requested, or has been due for longest.
+async fn next_source(engine: &Engine) -> Option<(Arc<SourceContext>, RequestedAudit)> {
+    let contexts = engine.sources.contexts();
+    for context in &contexts {
+        let request = engine.audit_requests.lock().remove(context.name());
+        if let Some(request) = request {
+            return Some((Arc::clone(context), request));
+        }
+    }
+    let now = clock::now().wall;
+    let mut first: Option<(DateTime<Utc>, &Arc<SourceContext>)> = None;
+    for context in &contexts {
+        let Some(every) = engine.config.lock().audit_every(context.name()) else {
+            continue;
+        };
+        let known = engine.audits.lock().get(context.name()).cloned();
+        if known.is_none() {
+            note(
+                engine,
+                context.name(),
+                AuditRecord {
+                    at: now,
+                    result: None,
+                },
+            )
+            .await;
+        }
+        let next = next_audit(context.name(), known.as_ref(), every);
+        let is_paused = engine.paused.lock().contains_key(context.name());
+        if known.is_some() && !is_paused && next <= now && first.is_none_or(|(at, _)| next < at) {
+            first = Some((next, context));
+        }
+    }
+    first.map(|(_, context)| (Arc::clone(context), RequestedAudit::default()))
+}
+
+/// When the next audit of a Source is due. The Sources are spread over the period by their names.
+fn next_audit(source: &str, known: Option<&AuditRecord>, every: Duration) -> DateTime<Utc> {
+    let period = i64::try_from(every.as_secs().max(1)).unwrap_or(i64::MAX);
+    let digest = Digest::of(Algorithm::Sha256, source.as_bytes());
+    let number = digest.bytes().iter().take(6);
+    let number = number.fold(0_i64, |number, byte| number << 8 | i64::from(*byte));
+    let offset = number % period;
+    let since = known.map_or_else(|| clock::now().wall, |record| record.at);
+    let result = known.and_then(|record| record.result.as_ref());
+    if result.is_some_and(|result| result.error.is_some()) {
+        return since + TimeDelta::from_std(every.min(RETRY)).unwrap_or_default();
+    }
+    let after = (since.timestamp() - offset).rem_euclid(period);
+    since + TimeDelta::seconds(period - after)
+}
+
+async fn note(engine: &Engine, source: &str, record: AuditRecord) {
+    let result = record.result.as_ref();
+    let result = result.and_then(|result| serde_json::to_string(result).ok());
+    if let Err(error) = engine.store.put_audit(source, record.at, result).await {
+        tracing::debug!(code = error.code(), source, %error, "database error; the result of an audit is not stored");
+    }
+    engine.audits.lock().insert(source.to_owned(), record);
+}
+
+/// Audits a Source, and notes the result.
+async fn audit(engine: &Arc<Engine>, context: &Arc<SourceContext>, request: RequestedAudit) {
+    let (source, began) = (context.name(), clock::now().wall);
+    tracing::info!(source, repair = request.repair.is_some(), "audit begun");
+    let done = match request.repair {
+        None => {
+            let config = engine.config.lock().of_source(source);
+            let audits = Audit::comparing(&config, engine.shared.transports.client());
+            let audit = audits.into_iter().map(Audit::resting).next();
+            run(source, audit, &context.stop).await
+        }
+        Some(options) => repair(engine, context, options).await,
+    };
+    if context.stop.is_cancelled() && done.is_err() {
+        // A reload, a pause, or the stop of the daemon: it is due still.
+        return;
+    }
+    let now = clock::now().wall;
+    let result = status_of(&done, began, now);
+    let AuditStatus {
+        in_sync,
+        compared,
+        missing,
+        altered,
+        extra,
+        ..
+    } = result;
+    match &result.error {
+        None => tracing::info!(
+            source,
+            in_sync,
+            compared,
+            missing,
+            altered,
+            extra,
+            "audit done"
+        ),
+        Some(StatusError { code, message, .. }) => {
+            tracing::warn!(code, source, reason = message, "audit not completed");
+        }
+    }
+    let result = Some(result);
+    note(engine, source, AuditRecord { at: began, result }).await;
+}
+
+/// Runs an audit until it is done or stopped.
+async fn run(
+    source: &str,
+    audit: Option<Audit>,
+    stop: &CancellationToken,
+) -> Result<Summary, StatusError> {
+    let unknown = || {
+        let message = "the Source is not in the configuration any more".to_owned();
+        StatusError::new("unknown-source", message, clock::now().wall)
+    };
+    let audit = audit.ok_or_else(unknown)?;
+    let (sender, mut findings) = mpsc::channel(64);
+    let running = async {
+        let done = audit.run(&sender).await;
+        drop(sender);
+        done
+    };
+    let logging = async {
+        while let Some(reported) = findings.recv().await {
+            log(source, &reported);
+        }
+    };
+    let stopping = async {
+        stop.cancelled().await;
+        audit.interrupt();
+        std::future::pending().await
+    };
+    let both = async { tokio::join!(running, logging).0 };
+    tokio::select! {
+        done = both => done,
+        never = stopping => never,
+    }
+}
+
+fn log(source: &str, reported: &Reported) {
+    if let Reported::Finding(reported) = reported {
+        let finding = &reported.finding;
+        tracing::warn!(
+            source,
+            kind = finding.kind.as_str(),
+            uri = finding.uri,
+            path = finding.path,
+            differs = finding.differs.join(" "),
+            "audit finding"
+        );
+    }
+}
+
+/// Stops the worker of a Source, repairs, and starts the worker again.
+async fn repair(
+    engine: &Arc<Engine>,
+    context: &Arc<SourceContext>,
+    options: RepairOptions,
+) -> Result<Summary, StatusError> {
+    let source = context.name();
+    let _configuring = engine.configuring.lock().await;
+    let Some(followed) = engine.sources.find(source) else {
+        return run(source, None, &engine.stop).await;
+    };
+    followed.stop().await;
+    let config = engine.config.lock().of_source(source);
+    let single = Engine::once(
+        &config,
+        Arc::clone(&engine.store),
+        engine.shared.transports.client(),
+    );
+    let done = match single.await {
+        Ok(single) => {
+            let client = engine.shared.transports.client();
+            let audits = Audit::repairing(&config, client, &single, options);
+            run(source, audits.into_iter().next(), &engine.stop).await
+        }
+        Err(error) => Err(super::operations::store_failed(error)),
+    };
+    engine.restart_configured(&followed.context).await;
+    done
+}
+
+fn status_of(
+    done: &Result<Summary, StatusError>,
+    began: DateTime<Utc>,
+    ended: DateTime<Utc>,
+) -> AuditStatus {
+    let mut status = AuditStatus {
+        began_at: Some(rfc3339(began)),
+        ended_at: Some(rfc3339(ended)),
+        ..AuditStatus::default()
+    };
+    match done {
+        Ok(summary) => {
+            let sums = summary.sums.left();
+            status.in_sync = summary.is_in_sync();
+            status.whole = summary.whole;
+            (status.compared, status.missing) = (sums.compared, sums.missing);
+            (status.altered, status.extra) = (sums.altered, sums.extra);
+            (status.unreachable, status.repaired) = (sums.unreachable, sums.mended);
+        }
+        Err(error) => status.error = Some(error.clone()),
+    }
+    status
+}
+
+impl Config {
+    /// How often a Source is audited; `None`: never.
+    fn audit_every(&self, source: &str) -> Option<Duration> {
+        let mut sources = self.sources.iter();
+        let found = sources.find(|known| known.name == source)?;
+        found.audit_every
+    }
+
+    /// The same configuration with one Source.
+    fn of_source(&self, source: &str) -> Self {
+        let sources = self.sources.iter().filter(|known| known.name == source);
+        Self {
+            sources: sources.cloned().collect(),
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audits_of_sources_are_spread_over_the_period() {
+        let every = Duration::from_secs(30 * 24 * 3600);
+        let since = DateTime::UNIX_EPOCH + TimeDelta::days(20_000);
+        let record = AuditRecord {
+            at: since,
+            result: None,
+        };
+        let mut days = std::collections::BTreeSet::new();
+        for number in 0..100 {
+            let name = format!("source-{number}");
+            let next = next_audit(&name, Some(&record), every);
+            let waits = next - since;
+            assert!(
+                waits > TimeDelta::zero() && waits <= TimeDelta::days(30),
+                "{waits}"
+            );
+            days.insert(waits.num_days());
+            // The next one is a period later.
+            let done = AuditRecord {
+                at: next,
+                result: None,
+            };
+            let period = TimeDelta::days(30);
+            assert_eq!(next_audit(&name, Some(&done), every), next + period);
+            // Also if one has begun later than it was due.
+            let late = AuditRecord {
+                at: next + TimeDelta::hours(1),
+                result: None,
+            };
+            assert_eq!(next_audit(&name, Some(&late), every), next + period);
+        }
+        assert!(days.len() > 20, "{days:?}");
+    }
+}
