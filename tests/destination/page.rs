@@ -1,5 +1,6 @@
 //! The page at `GET /` and what belongs to it, without a browser; `browser.rs` has what needs one.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -227,15 +228,19 @@ async fn gap_is_seen_opening_and_closing() {
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until("gap", |set| set.state == "gap").await;
     let source = format!("/page/sources/{NAME}");
-    for path in ["/", source.as_str()] {
-        let text = page(&rig, path).await;
-        assert!(text.contains("<rect class=\"gap\""), "{text}");
-        assert!(
-            text.contains("Gap open for") && text.contains("missing-notification"),
-            "{text}"
-        );
-        assert!(text.contains("1 gap is open"), "{text}");
-    }
+    let text = page(&rig, &source).await;
+    assert!(text.contains("<rect class=\"gap\""), "{text}");
+    assert!(
+        text.contains("Gap open for") && text.contains("missing-notification"),
+        "{text}"
+    );
+    assert!(text.contains("1 gap is open"), "{text}");
+    let text = page(&rig, "/").await;
+    let row = "<tr data-name=\"sample\" data-state=\"gap\">";
+    assert!(
+        text.contains(row) && text.contains("1 set has a gap"),
+        "{text}"
+    );
     let (_, text) = rig.operator.get("/").await;
     assert!(
         text.contains("gap from ") && text.contains("[missing-notification"),
@@ -251,15 +256,13 @@ async fn gap_is_seen_opening_and_closing() {
     );
     assert!(time(&closed.from) < time(&closed.until), "{closed:?}");
     assert!(time(&closed.since) <= time(&closed.closed_at), "{closed:?}");
-    for path in ["/", source.as_str()] {
-        let text = page(&rig, path).await;
-        assert!(!text.contains("<rect class=\"gap\""), "{text}");
-        assert!(text.contains("<rect class=\"closed\""), "{text}");
-        assert!(
-            text.contains("Gap closed at") && text.contains("no gap is open, 1 closed"),
-            "{text}"
-        );
-    }
+    let text = page(&rig, &source).await;
+    assert!(!text.contains("<rect class=\"gap\""), "{text}");
+    assert!(text.contains("<rect class=\"closed\""), "{text}");
+    assert!(
+        text.contains("Gap closed at") && text.contains("no gap is open, 1 closed"),
+        "{text}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,18 +277,16 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
     .await;
     let text = page(&rig, "/").await;
     assert!(text.contains("Needs attention"), "{text}");
-    for action in [
-        "action=\"./sources/sample/retry?back=front\"",
-        "action=\"./sources/sample/poll?back=front\"",
-    ] {
-        assert!(text.contains(action), "{action}: {text}");
-    }
+    let action = "action=\"./sources/sample/retry?back=front\"";
+    assert!(text.contains(action), "{text}");
     let text = page(&rig, &format!("/page/sources/{NAME}")).await;
-    let action = "action=\"../../sources/sample/retry?back=source\"";
-    assert!(
-        text.contains(action) && text.contains("not-found"),
-        "{text}"
-    );
+    for part in [
+        "action=\"../../sources/sample/retry?back=source\"",
+        "action=\"../../sources/sample/poll?back=source\"",
+        "not-found",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 
     rig.source.heal(PATH);
     for (path, expected, done) in [
@@ -298,6 +299,16 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
             "/sources/sample/poll?back=front",
             "/?done=polled",
             "sample is being polled.",
+        ),
+        (
+            "/sources/sample/pause?back=source",
+            "/page/sources/sample?done=paused",
+            "sample is paused.",
+        ),
+        (
+            "/sources/sample/resume?back=source",
+            "/page/sources/sample?done=resumed",
+            "sample is resumed.",
         ),
         (
             "/sources/sample/approve?back=source",
@@ -588,4 +599,114 @@ async fn earlier_changes_of_a_source_are_reached() {
     assert_eq!(text.matches("<tr data-seq=").count(), 20);
     assert!(text.contains("Earlier changes"), "{text}");
     assert!(!text.contains("?before="), "{text}");
+}
+
+/// Starts a daemon that follows a site by so many Sources; every other one fails, because nothing is at its address. Waits until that is
+/// known of all.
+async fn many_sources(number: usize) -> Rig {
+    let nowhere = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let nowhere = nowhere.unwrap();
+    let rig = Rig::start_with(polled(3), |config| {
+        for number in 1..number {
+            let mut source = config.sources[0].clone();
+            source.name = format!("site-{number:02}").parse().unwrap();
+            source.mirror = source.mirror.with_file_name(format!("mirror-{number}"));
+            if number % 2 == 1 {
+                source.url = format!("http://{nowhere}/").parse().unwrap();
+            }
+            config.sources.push(source);
+        }
+    })
+    .await;
+    let known = eventually("the state of all", Some(rig.wakes()), async || {
+        let status = rig.operator.status().await;
+        let states = status.sources.iter().map(|it| it.state_with_sets());
+        let states: Vec<_> = states.collect();
+        let number_of = |state: &str| states.iter().filter(|it| **it == state).count();
+        let is_known =
+            number_of("failing") == number / 2 && number_of("in-sync") == number.div_ceil(2);
+        is_known.then_some(()).ok_or(format!("{states:?}"))
+    });
+    known.await;
+    rig
+}
+
+/// The names of the Sources in the table of the first page.
+fn names(text: &str) -> Vec<&str> {
+    let rows = text.split("<tr data-name=\"").skip(1);
+    rows.map(|row| row.split('"').next().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_are_rows_of_a_table_which_a_form_filters() {
+    let rig = many_sources(40).await;
+    let text = page(&rig, "/").await;
+    assert_eq!(names(&text).len(), 40, "{text}");
+    assert_eq!(names(&text)[20], NAME, "those that fail are first");
+    assert!(!text.contains("<article"), "{text}");
+    let failing = "data-state=\"failing\"";
+    assert_eq!(text.matches(failing).count(), 20, "{text}");
+    assert!(
+        text.contains("<code>connect</code> next try <time") && text.contains(">in "),
+        "{text}"
+    );
+    assert!(text.contains("3 changes in the last 24 hours"), "{text}");
+    for (query, expected) in [
+        ("name=SITE-1", 10),
+        ("state=in-sync", 20),
+        ("name=site-1&state=in-sync", 5),
+        ("name=&state=", 40),
+    ] {
+        let text = page(&rig, &format!("/?{query}")).await;
+        assert_eq!(names(&text).len(), expected, "{query}: {text}");
+    }
+    let text = page(&rig, "/?name=site-07&state=failing").await;
+    assert_eq!(names(&text), ["site-07"]);
+    assert!(text.contains("value=\"site-07\""), "{text}");
+    assert!(text.contains("<option selected>failing</option>"), "{text}");
+    let text = page(&rig, "/page/sources/site-07").await;
+    assert!(
+        text.contains("Failing since") && text.contains("Next try: "),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_say_what_is_paused_former_or_needs_a_restart() {
+    let mut rig = many_sources(2).await;
+    assert_eq!(rig.operator.post("/sources/sample/pause").await.0, 202);
+    let text = page(&rig, "/").await;
+    let row = "<tr data-name=\"sample\" data-state=\"paused\">";
+    assert!(text.contains(row), "{text}");
+    let resume = "sources/sample/resume?back=front\"";
+    assert!(text.contains(resume), "{text}");
+    // What stands in backticks elsewhere is code here.
+    let code = "<code>resyncd resume sample</code> resumes it";
+    assert!(text.contains(code) && !text.contains('`'), "{text}");
+    let text = page(&rig, "/page/sources/sample").await;
+    let resume = "sources/sample/resume?back=source\"";
+    assert!(
+        text.contains("Paused since") && text.contains(resume),
+        "{text}"
+    );
+    assert!(!text.contains("sources/sample/pause"), "{text}");
+
+    let mut changed = rig.config.clone();
+    changed.state_dir = rig.folder.path().join("elsewhere");
+    rig.daemon().reload(changed).await.unwrap();
+    let text = page(&rig, "/").await;
+    let key = "only a restart applies: <code>state_dir</code>.";
+    assert!(text.contains(key), "{text}");
+    rig.stop_daemon().await;
+    rig.config.sources.clear();
+    rig.start_daemon().await;
+    let text = page(&rig, "/").await;
+    assert!(
+        text.contains("<code>resyncd config --starter URL</code>") && names(&text).is_empty(),
+        "{text}"
+    );
+    assert!(
+        text.contains("<strong>sample</strong> is not followed any more. 3 resources"),
+        "{text}"
+    );
 }

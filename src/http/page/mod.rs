@@ -3,6 +3,8 @@
 //! | module | what it has |
 //! |---|---|
 //! | `front`, `source`, `resource` | the pages: what they read, and their templates |
+//! | `rows` | the table of the first page |
+//! | `first_copy` | how far a first copy is |
 //! | `view` | what the templates show of the status: chosen, sorted, bounded and worded |
 //! | `strip`, `chart` | the pictures |
 //! | `display` | times, numbers and links |
@@ -29,10 +31,12 @@ mod answer;
 mod assets;
 mod chart;
 mod display;
+mod first_copy;
 mod forms;
 mod front;
 mod live;
 mod resource;
+mod rows;
 mod source;
 mod state;
 mod strip;
