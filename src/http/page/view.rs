@@ -78,6 +78,11 @@ impl<'a> Shell<'a> {
         resource_page(self.root, uri)
     }
 
+    /// The address of the file of a resource.
+    pub(super) fn file_page(&self, uri: &str) -> String {
+        self.resource_page(uri).replacen("resource", "file", 1)
+    }
+
     /// The file of a resource; of a deleted one, the file that it had.
     pub(super) fn file(&self, resource: &ResourceView) -> Option<String> {
         let mut sources = self.status.sources.iter();
