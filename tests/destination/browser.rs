@@ -1,5 +1,6 @@
 //! The page in a real browser. It needs `RESYNCD_CHROMEDRIVER`, the path of chromedriver; `.ci/run browser` installs it and runs this.
-//! With `RESYNCD_SCREENSHOT` it writes the picture that README.md shows.
+//! With `RESYNCD_SCREENSHOT` it writes the picture that README.md shows, with `RESYNCD_SCREENSHOTS` all pages into that folder. With
+//! `RESYNCD_AXE`, the path of axe-core, no page may have a fault that it finds.
 
 use std::time::Duration;
 
@@ -346,6 +347,8 @@ async fn forty_sources_are_seen_at_once_on_every_screen() {
         format!("{base}/page/resource?{}", query.finish()),
         format!("{base}/page/find?part=res"),
     ];
+    let axe = std::env::var("RESYNCD_AXE");
+    let axe = axe.ok().map(|path| std::fs::read_to_string(path).unwrap());
     let shots = std::env::var("RESYNCD_SCREENSHOTS").ok();
     for (width, scheme) in [
         (390, "light"),
@@ -376,6 +379,13 @@ async fn forty_sources_are_seen_at_once_on_every_screen() {
                 least[0].as_f64().unwrap() >= 4.5,
                 "{page} {scheme}: {least}"
             );
+            if let Some(axe) = &axe {
+                let faults = format!(
+                    "{axe}; return axe.run(document).then((found) => found.violations.map((it) => \
+                     [it.id, it.nodes.slice(0, 3).map((node) => node.html)]))"
+                );
+                assert_eq!(browser.run(&faults).await, json!([]), "{page}, {width}");
+            }
             if let Some(folder) = &shots {
                 let path = format!("{folder}/{number}-{width}-{scheme}.png");
                 std::fs::write(path, browser.screenshot().await).unwrap();

@@ -111,7 +111,7 @@ impl<'a> Shell<'a> {
             action: address,
             label: match action {
                 "poll" => "Poll now",
-                "pause" => "Pause",
+                "pause" => "Pause this Source",
                 "resume" => "Resume",
                 "retry" => "Try again now",
                 "approve" => "Delete these files",
