@@ -283,7 +283,53 @@ pub struct VersionError {
     pub message: String,
 }
 
+/// The states of Sources and sets, the worst first.
+pub const STATES: [&str; 7] = [
+    "failing",
+    "gap",
+    "paused",
+    "discovering",
+    "baseline",
+    "catching-up",
+    "in-sync",
+];
+
+/// The place of a state among [`STATES`]: smaller numbers are worse.
+#[must_use]
+pub fn rank(state: &str) -> usize {
+    let place = STATES.iter().position(|known| *known == state);
+    place.unwrap_or(0)
+}
+
 impl SourceStatus {
+    /// The state of the Source and its sets together, one of [`STATES`]: that of the Source unless it is `ok`, otherwise the worst of its
+    /// sets. `ok`: it has none.
+    #[must_use]
+    pub fn state_with_sets(&self) -> &str {
+        if self.paused_since.is_some() {
+            return "paused";
+        }
+        let of_sets = self.sets.iter().map(|set| set.state.as_str());
+        let worst = of_sets.min_by_key(|state| rank(state));
+        match self.state.as_str() {
+            "ok" => worst.unwrap_or("ok"),
+            state => state,
+        }
+    }
+
+    /// How far the set is behind that is the farthest behind; `None`: that is not known of one.
+    #[must_use]
+    pub fn behind(&self, now: Option<DateTime<Utc>>) -> Option<TimeDelta> {
+        let behind = self.sets.iter().map(|set| set.behind(now));
+        let farthest = behind.max_by_key(|behind| (behind.is_none(), *behind));
+        farthest.flatten()
+    }
+
+    /// A number of its sets, summed up.
+    pub fn sum(&self, number: fn(&SetStatus) -> u64) -> u64 {
+        self.sets.iter().map(number).sum()
+    }
+
     /// What of the Source waits for a person, and then what of its sets does.
     pub fn attentions(&self) -> impl Iterator<Item = AttentionOf<'_>> {
         let of_source = self.attention.iter();

@@ -138,25 +138,15 @@ impl<'a> StatusText<'a> {
         one.document == next.document
     }
 
-    /// The row of a Source: its sets together. The state is that of the Source unless it is `ok`, otherwise the worst of its sets; it is
-    /// as far behind as the set that is the farthest behind, which may not be known.
+    /// The row of a Source: its sets together.
     fn source_row(&self, source: &SourceStatus) -> String {
-        let sets = &source.sets;
-        let sum = |number: fn(&SetStatus) -> u64| sets.iter().map(number).sum::<u64>();
-        let worst = sets.iter().map(|set| set.state.as_str());
-        let worst = worst.min_by_key(|state| badness(state)).unwrap_or("ok");
-        let state = match source.state.as_str() {
-            "ok" => worst,
-            state => state,
-        };
-        let behind = sets.iter().map(|set| set.behind(self.now));
-        let behind = behind.max_by_key(|behind| (behind.is_none(), *behind));
-        let behind = behind.flatten().map(short_time);
+        let state = source.state_with_sets();
+        let behind = source.behind(self.now).map(short_time);
         let numbers = [
-            &sum(|set| set.resources).to_string(),
-            &HumanBytes(sum(|set| set.bytes)).to_string(),
-            &sum(|set| set.pending).to_string(),
-            &sum(|set| set.failed).to_string(),
+            &source.sum(|set| set.resources).to_string(),
+            &HumanBytes(source.sum(|set| set.bytes)).to_string(),
+            &source.sum(|set| set.pending).to_string(),
+            &source.sum(|set| set.failed).to_string(),
             behind.as_deref().unwrap_or("-"),
         ];
         // Colours count as characters.
@@ -180,13 +170,6 @@ fn needs_attention(source: &SourceStatus) -> bool {
 
 fn set_needs_attention(set: &SetStatus) -> bool {
     matches!(set.state.as_str(), "failing" | "gap") || !set.attention.is_empty()
-}
-
-/// The order of the states of sets, the worst first.
-fn badness(state: &str) -> usize {
-    let order = ["failing", "gap", "baseline", "catching-up", "in-sync"];
-    let place = order.iter().position(|known| *known == state);
-    place.unwrap_or(0)
 }
 
 #[cfg(test)]

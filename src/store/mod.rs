@@ -90,6 +90,7 @@ pub use observer::{Observer, Step};
 use process_start::begin_process;
 use query_threads::{Lane, QueryThreads};
 pub use reads::excerpt::{FeedExcerpt, FeedSearch};
+pub use reads::find::FoundResources;
 pub use reads::hook_news::HookNews;
 pub use reads::listing::ResourceListing;
 pub use reads::named::NamedBySource;

@@ -1,5 +1,6 @@
 //! The page in a real browser. It needs `RESYNCD_CHROMEDRIVER`, the path of chromedriver; `.ci/run browser` installs it and runs this.
-//! With `RESYNCD_SCREENSHOT` it writes the picture that README.md shows.
+//! With `RESYNCD_SCREENSHOT` it writes the picture that README.md shows, with `RESYNCD_SCREENSHOTS` all pages into that folder. With
+//! `RESYNCD_AXE`, the path of axe-core, no page may have a fault that it finds.
 
 use std::time::Duration;
 
@@ -7,21 +8,27 @@ use resyncd::clock;
 use resyncd_testkit::Fault;
 use serde_json::json;
 
+use super::page::many_sources;
 use crate::support::{Browser, NAME, Rig, SET, resources};
 
 /// How soon after its notification a change is on the page.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A Source with many resources, followed by a daemon, and a browser; `None` without a driver.
+/// A browser; `None` without a driver.
 #[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
-async fn start() -> Option<(Rig, Browser, String)> {
+async fn browser() -> Option<Browser> {
     let Ok(chromedriver) = std::env::var("RESYNCD_CHROMEDRIVER") else {
         println!("skipped: RESYNCD_CHROMEDRIVER is not set");
         return None;
     };
+    Some(Browser::start(&chromedriver).await)
+}
+
+/// A Source with many resources, followed by a daemon, and a browser; `None` without a driver.
+async fn start() -> Option<(Rig, Browser, String)> {
+    let browser = browser().await?;
     let rig = Rig::start(resources(150)).await;
     rig.idle().await;
-    let browser = Browser::start(&chromedriver).await;
     let base = format!("http://{}", rig.config.status.listen);
     Some((rig, browser, base))
 }
@@ -83,9 +90,6 @@ async fn changes_and_gaps_are_seen_as_they_happen() {
     // The first gap closes while it is watched.
     lose_one(&rig, "r0100.txt").await;
     browser
-        .until("document.querySelector('.strip rect.gap')")
-        .await;
-    browser
         .until("document.querySelector('#sources .state.gap')")
         .await;
     browser
@@ -93,9 +97,6 @@ async fn changes_and_gaps_are_seen_as_they_happen() {
         .await;
     rig.source.freeze_change_list(SET, false);
     rig.operator.poll(NAME).await;
-    browser
-        .until("document.querySelector('.strip rect.closed') && !document.querySelector('.strip rect.gap')")
-        .await;
     browser
         .until("document.querySelector('.headline.good')")
         .await;
@@ -106,6 +107,12 @@ async fn changes_and_gaps_are_seen_as_they_happen() {
     );
     assert_quiet(&browser, "changes and a gap").await;
 
+    let source = format!("{base}/page/sources/{NAME}");
+    browser.open(&source).await;
+    browser.run(MARK).await;
+    browser
+        .until("document.querySelector('.strip rect.closed') && !document.querySelector('.strip rect.gap')")
+        .await;
     // The second one is open in the picture.
     for number in 0..60 {
         rig.source
@@ -147,8 +154,7 @@ async fn buttons_poll_retry_and_approve() {
     let Some((rig, browser, base)) = start().await else {
         return;
     };
-    browser.open(&base).await;
-    browser.run(MARK).await;
+    browser.open(&format!("{base}/page/sources/{NAME}")).await;
     let hits = rig.source.hits("/set1/changelist.xml");
     browser.click("#poll-sample-source").await;
     browser
@@ -158,6 +164,7 @@ async fn buttons_poll_retry_and_approve() {
         .wait_for_hits("/set1/changelist.xml", hits + 1)
         .await;
 
+    browser.open(&base).await;
     rig.source.fail(PATH, Fault::Status(404), usize::MAX);
     change(&rig, "r0140.txt", "fails first").await;
     rig.until("failed", |set| set.failed == 1).await;
@@ -288,7 +295,7 @@ async fn pages_suit_phones_keyboards_screen_readers_and_browsers_without_scripts
              document.body.innerText.includes('in-sync')]";
         assert_eq!(browser.run(shown).await, json!([true, true]), "{page}");
     }
-    browser.open(&pages[0]).await;
+    browser.open(&pages[1]).await;
     browser.click("#poll-sample-source").await;
     // A click does not wait for the page that answers it.
     browser.until("document.querySelector('.done')").await;
@@ -296,4 +303,122 @@ async fn pages_suit_phones_keyboards_screen_readers_and_browsers_without_scripts
         .run("return document.querySelector('.done').textContent")
         .await;
     assert_eq!(done, "sample is being polled.");
+}
+
+/// The least contrast of the text that is seen, and where it is. Backgrounds are opaque, or are those of what is around.
+const CONTRAST: &str = "
+    const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+    const luminance = (colour) => {
+        const linear = parts(colour).slice(0, 3).map((it) => it / 255).map((it) => it <= .04045 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4);
+        return .2126 * linear[0] + .7152 * linear[1] + .0722 * linear[2];
+    };
+    const ground = (element) => {
+        const colour = getComputedStyle(element).backgroundColor;
+        return parts(colour)[3] === 0 && element.parentElement ? ground(element.parentElement) : colour;
+    };
+    let least = [21, ''];
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const element = texts.currentNode.parentElement;
+        if (!texts.currentNode.data.trim() || !element.checkVisibility() || element.closest('svg')) continue;
+        const [one, other] = [getComputedStyle(element).color, ground(element)].map(luminance);
+        const contrast = (Math.max(one, other) + .05) / (Math.min(one, other) + .05);
+        if (contrast < least[0]) least = [contrast, texts.currentNode.data];
+    }
+    return least";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forty_sources_are_seen_at_once_on_every_screen() {
+    let Some(browser) = browser().await else {
+        return;
+    };
+    let mut rig = many_sources(40).await;
+    let base = format!("http://{}", rig.config.status.listen);
+    let zone = json!({ "timezoneId": "Asia/Tokyo" });
+    browser
+        .devtools("Emulation.setTimezoneOverride", zone)
+        .await;
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.append_pair("uri", &rig.uri("r0001.txt"));
+    let pages = [
+        base.clone(),
+        format!("{base}/page/sources/{NAME}"),
+        format!("{base}/page/sources/site-07"),
+        format!("{base}/page/resource?{}", query.finish()),
+        format!("{base}/page/find?part=res"),
+    ];
+    let axe = std::env::var("RESYNCD_AXE");
+    let axe = axe.ok().map(|path| std::fs::read_to_string(path).unwrap());
+    let shots = std::env::var("RESYNCD_SCREENSHOTS").ok();
+    for (width, scheme) in [
+        (390, "light"),
+        (390, "dark"),
+        (1280, "light"),
+        (1280, "dark"),
+        (1920, "light"),
+        (1920, "dark"),
+    ] {
+        let size = json!({ "width": width, "height": 1200, "deviceScaleFactor": 1, "mobile": width < 500 });
+        browser
+            .devtools("Emulation.setDeviceMetricsOverride", size)
+            .await;
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        browser
+            .devtools("Emulation.setEmulatedMedia", features)
+            .await;
+        for (number, page) in pages.iter().enumerate() {
+            browser.open(page).await;
+            let wide = "return document.documentElement.scrollWidth";
+            let wide = browser.run(wide).await.as_u64().unwrap();
+            assert!(wide <= width, "{page} is {wide} wide, of {width}");
+            // Also where a change is fresh.
+            let fresh = "for (const row of document.querySelectorAll('tr[data-seq]')) row.style.background = 'var(--fresh)'";
+            browser.run(fresh).await;
+            let least = browser.run(CONTRAST).await;
+            assert!(
+                least[0].as_f64().unwrap() >= 4.5,
+                "{page} {scheme}: {least}"
+            );
+            if let Some(axe) = &axe {
+                let faults = format!(
+                    "{axe}; return axe.run(document).then((found) => found.violations.map((it) => \
+                     [it.id, it.nodes.slice(0, 3).map((node) => node.html)]))"
+                );
+                assert_eq!(browser.run(&faults).await, json!([]), "{page}, {width}");
+            }
+            if let Some(folder) = &shots {
+                let path = format!("{folder}/{number}-{width}-{scheme}.png");
+                std::fs::write(path, browser.screenshot().await).unwrap();
+            }
+        }
+        browser.open(&base).await;
+        let seen = "const rows = document.querySelectorAll('#sources tbody tr'); \
+             return [rows.length, Math.ceil(rows[rows.length - 1].getBoundingClientRect().bottom)]";
+        let seen = browser.run(seen).await;
+        assert_eq!(seen[0], 40);
+        assert!(seen[1].as_u64().unwrap() <= 1200, "{width}: {seen}");
+    }
+    // The filter works at once, also while the page is paused, and is in the address.
+    browser.click("#live-pause").await;
+    browser.run("const name = document.getElementById('filter-name'); name.value = 'site-1'; name.dispatchEvent(new Event('input', { bubbles: true }))").await;
+    let shown = "return Array.from(document.querySelectorAll('#sources tbody tr')).filter((row) => row.checkVisibility()).length";
+    assert_eq!(browser.run(shown).await, 10);
+    assert_eq!(
+        browser.run("return location.search").await,
+        "?name=site-1&state="
+    );
+    browser
+        .until("document.querySelectorAll('#sources tbody tr').length === 10")
+        .await;
+    browser.run("const name = document.getElementById('filter-name'); name.value = ''; name.dispatchEvent(new Event('input', { bubbles: true }))").await;
+    browser
+        .until("document.querySelectorAll('#sources tbody tr').length === 40")
+        .await;
+    // The time of the browser stands beside that of UTC.
+    browser.open(&pages[1]).await;
+    let local = "const time = document.querySelector('#sets time'); \
+         return time.textContent.endsWith(new Date(time.dateTime).toLocaleString('sv', { timeZone: 'Asia/Tokyo' }) + ' here)')";
+    assert_eq!(browser.run(local).await, true);
+    assert_quiet(&browser, "forty Sources").await;
+    rig.stop_daemon().await;
 }

@@ -1,5 +1,6 @@
 //! The page at `GET /` and what belongs to it, without a browser; `browser.rs` has what needs one.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use resyncd_testkit::{ChannelHub, Fault, SampleOptions, SampleSource};
 use url::Url;
 
 use crate::support::{
-    NAME, Rig, SET, change, change_list, eventually, resources, send, soon, time,
+    NAME, Rig, SET, change, change_list, eventually, path_of, resources, send, soon, time,
 };
 
 /// What a browser accepts when it shows a page.
@@ -108,6 +109,13 @@ async fn every_page_needs_nothing_from_elsewhere() {
             "bad-uri",
         ),
         ("/page/resource", 400, "text/html; charset=utf-8", "bad-uri"),
+        ("/page/file", 400, "text/html; charset=utf-8", "bad-uri"),
+        (
+            "/page/find?part=res",
+            200,
+            "text/html; charset=utf-8",
+            "r0002.txt</a>",
+        ),
         (
             "/page/resource?uri=http://unknown.example/",
             404,
@@ -227,15 +235,19 @@ async fn gap_is_seen_opening_and_closing() {
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until("gap", |set| set.state == "gap").await;
     let source = format!("/page/sources/{NAME}");
-    for path in ["/", source.as_str()] {
-        let text = page(&rig, path).await;
-        assert!(text.contains("<rect class=\"gap\""), "{text}");
-        assert!(
-            text.contains("Gap open for") && text.contains("missing-notification"),
-            "{text}"
-        );
-        assert!(text.contains("1 gap is open"), "{text}");
-    }
+    let text = page(&rig, &source).await;
+    assert!(text.contains("<rect class=\"gap\""), "{text}");
+    assert!(
+        text.contains("Gap open for") && text.contains("missing-notification"),
+        "{text}"
+    );
+    assert!(text.contains("1 gap is open"), "{text}");
+    let text = page(&rig, "/").await;
+    let row = "<tr data-name=\"sample\" data-state=\"gap\">";
+    assert!(
+        text.contains(row) && text.contains("1 set has a gap"),
+        "{text}"
+    );
     let (_, text) = rig.operator.get("/").await;
     assert!(
         text.contains("gap from ") && text.contains("[missing-notification"),
@@ -251,15 +263,13 @@ async fn gap_is_seen_opening_and_closing() {
     );
     assert!(time(&closed.from) < time(&closed.until), "{closed:?}");
     assert!(time(&closed.since) <= time(&closed.closed_at), "{closed:?}");
-    for path in ["/", source.as_str()] {
-        let text = page(&rig, path).await;
-        assert!(!text.contains("<rect class=\"gap\""), "{text}");
-        assert!(text.contains("<rect class=\"closed\""), "{text}");
-        assert!(
-            text.contains("Gap closed at") && text.contains("no gap is open, 1 closed"),
-            "{text}"
-        );
-    }
+    let text = page(&rig, &source).await;
+    assert!(!text.contains("<rect class=\"gap\""), "{text}");
+    assert!(text.contains("<rect class=\"closed\""), "{text}");
+    assert!(
+        text.contains("Gap closed at") && text.contains("no gap is open, 1 closed"),
+        "{text}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,18 +284,16 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
     .await;
     let text = page(&rig, "/").await;
     assert!(text.contains("Needs attention"), "{text}");
-    for action in [
-        "action=\"./sources/sample/retry?back=front\"",
-        "action=\"./sources/sample/poll?back=front\"",
-    ] {
-        assert!(text.contains(action), "{action}: {text}");
-    }
+    let action = "action=\"./sources/sample/retry?back=front\"";
+    assert!(text.contains(action), "{text}");
     let text = page(&rig, &format!("/page/sources/{NAME}")).await;
-    let action = "action=\"../../sources/sample/retry?back=source\"";
-    assert!(
-        text.contains(action) && text.contains("not-found"),
-        "{text}"
-    );
+    for part in [
+        "action=\"../../sources/sample/retry?back=source\"",
+        "action=\"../../sources/sample/poll?back=source\"",
+        "not-found",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 
     rig.source.heal(PATH);
     for (path, expected, done) in [
@@ -298,6 +306,16 @@ async fn forms_are_answered_with_the_way_back_and_guarded() {
             "/sources/sample/poll?back=front",
             "/?done=polled",
             "sample is being polled.",
+        ),
+        (
+            "/sources/sample/pause?back=source",
+            "/page/sources/sample?done=paused",
+            "sample is paused.",
+        ),
+        (
+            "/sources/sample/resume?back=source",
+            "/page/sources/sample?done=resumed",
+            "sample is resumed.",
         ),
         (
             "/sources/sample/approve?back=source",
@@ -588,4 +606,256 @@ async fn earlier_changes_of_a_source_are_reached() {
     assert_eq!(text.matches("<tr data-seq=").count(), 20);
     assert!(text.contains("Earlier changes"), "{text}");
     assert!(!text.contains("?before="), "{text}");
+}
+
+/// Starts a daemon that follows a site by so many Sources; every other one fails, because nothing is at its address. Waits until that is
+/// known of all.
+pub(crate) async fn many_sources(number: usize) -> Rig {
+    let nowhere = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let nowhere = nowhere.unwrap();
+    let rig = Rig::start_with(polled(3), |config| {
+        for number in 1..number {
+            let mut source = config.sources[0].clone();
+            source.name = format!("site-{number:02}").parse().unwrap();
+            source.mirror = source.mirror.with_file_name(format!("mirror-{number}"));
+            if number % 2 == 1 {
+                source.url = format!("http://{nowhere}/").parse().unwrap();
+            }
+            config.sources.push(source);
+        }
+    })
+    .await;
+    let known = eventually("the state of all", Some(rig.wakes()), async || {
+        let status = rig.operator.status().await;
+        let states = status.sources.iter().map(|it| it.state_with_sets());
+        let states: Vec<_> = states.collect();
+        let number_of = |state: &str| states.iter().filter(|it| **it == state).count();
+        let is_known =
+            number_of("failing") == number / 2 && number_of("in-sync") == number.div_ceil(2);
+        is_known.then_some(()).ok_or(format!("{states:?}"))
+    });
+    known.await;
+    rig
+}
+
+/// The names of the Sources in the table of the first page.
+fn names(text: &str) -> Vec<&str> {
+    let rows = text.split("<tr data-name=\"").skip(1);
+    rows.map(|row| row.split('"').next().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_are_rows_of_a_table_which_a_form_filters() {
+    let rig = many_sources(40).await;
+    let text = page(&rig, "/").await;
+    assert_eq!(names(&text).len(), 40, "{text}");
+    assert_eq!(names(&text)[20], NAME, "those that fail are first");
+    assert!(!text.contains("<article"), "{text}");
+    let failing = "data-state=\"failing\"";
+    assert_eq!(text.matches(failing).count(), 20, "{text}");
+    assert!(
+        text.contains("<code>connect</code> <span class=\"more\">next try <time")
+            && text.contains(">in "),
+        "{text}"
+    );
+    assert!(text.contains("3 changes in the last 24 hours"), "{text}");
+    for (query, expected) in [
+        ("name=SITE-1", 10),
+        ("state=in-sync", 20),
+        ("name=site-1&state=in-sync", 5),
+        ("name=&state=", 40),
+    ] {
+        let text = page(&rig, &format!("/?{query}")).await;
+        assert_eq!(names(&text).len(), expected, "{query}: {text}");
+    }
+    let text = page(&rig, "/?name=site-07&state=failing").await;
+    assert_eq!(names(&text), ["site-07"]);
+    assert!(text.contains("value=\"site-07\""), "{text}");
+    assert!(text.contains("<option selected>failing</option>"), "{text}");
+    let text = page(&rig, "/page/sources/site-07").await;
+    assert!(
+        text.contains("Failing since") && text.contains("Next try: "),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_say_what_is_paused_former_or_needs_a_restart() {
+    let mut rig = many_sources(2).await;
+    assert_eq!(rig.operator.post("/sources/sample/pause").await.0, 202);
+    let text = page(&rig, "/").await;
+    let row = "<tr data-name=\"sample\" data-state=\"paused\">";
+    assert!(text.contains(row), "{text}");
+    let resume = "sources/sample/resume?back=front\"";
+    assert!(text.contains(resume), "{text}");
+    // What stands in backticks elsewhere is code here.
+    let code = "<code>resyncd resume sample</code> resumes it";
+    assert!(text.contains(code) && !text.contains('`'), "{text}");
+    let text = page(&rig, "/page/sources/sample").await;
+    let resume = "sources/sample/resume?back=source\"";
+    assert!(
+        text.contains("Paused since") && text.contains(resume),
+        "{text}"
+    );
+    assert!(!text.contains("sources/sample/pause"), "{text}");
+
+    let mut changed = rig.config.clone();
+    changed.state_dir = rig.folder.path().join("elsewhere");
+    rig.daemon().reload(changed).await.unwrap();
+    let text = page(&rig, "/").await;
+    let key = "only a restart applies: <code>state_dir</code>.";
+    assert!(text.contains(key), "{text}");
+    rig.stop_daemon().await;
+    rig.config.sources.clear();
+    rig.start_daemon().await;
+    let text = page(&rig, "/").await;
+    assert!(
+        text.contains("<code>resyncd config --starter URL</code>") && names(&text).is_empty(),
+        "{text}"
+    );
+    assert!(
+        text.contains("<strong>sample</strong> is not followed any more. 3 resources"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_are_found_by_a_part_of_their_uris() {
+    let rig = Rig::start(polled(70)).await;
+    rig.settled().await;
+    let find = |part: &str| {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        format!("/page/find?{}", query.append_pair("part", part).finish())
+    };
+    let base = rig.source.base().to_string();
+    for (part, expected) in [
+        ("r0007", 1),
+        ("res/r001", 10),
+        (" r0007 ", 1),
+        ("R0007", 0),
+        ("%", 0),
+        ("nothing", 0),
+        (&format!("{base}set1/res/r002"), 10),
+        (&base.replacen("http:", "https:", 1), 0),
+        ("http://elsewhere.example/", 0),
+        ("http", 50),
+    ] {
+        let text = page(&rig, &find(part)).await;
+        let rows = text.matches("<td class=\"uri\">").count();
+        assert_eq!(rows, expected, "{part}: {text}");
+        assert_eq!(text.contains("Look further"), expected == 50, "{part}");
+    }
+    let text = page(&rig, &find("r00")).await;
+    let (link, _) = text.split_once("\">Look further").unwrap();
+    let (_, link) = link.rsplit_once("href=\"").unwrap();
+    let link = link.replace("&#38;", "&");
+    let text = page(&rig, &format!("/page/find{link}")).await;
+    assert_eq!(text.matches("<td class=\"uri\">").count(), 20, "{text}");
+    assert!(
+        !text.contains("Look further") && text.contains("r0050.txt"),
+        "{text}"
+    );
+    let uri = rig.uri("r0007.txt");
+    let exact = send(|| browse(&rig, Method::GET, &find(&uri))).await;
+    assert_eq!(exact.status(), StatusCode::SEE_OTHER);
+    let location = exact.headers()[LOCATION].to_str().unwrap();
+    assert_eq!(location, format!("..{}", resource_page(&uri)));
+}
+
+/// The page of the file of a resource.
+fn file_page(uri: &str) -> String {
+    resource_page(uri).replacen("resource", "file", 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_shown_in_a_sandbox_and_never_from_outside_the_mirror() {
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nand what a picture has";
+    let rig = Rig::start(polled(3)).await;
+    rig.idle().await;
+    let html = "<!DOCTYPE html><script>alert(1)</script>";
+    rig.source.create(SET, "page.html", html);
+    rig.source.create(
+        SET,
+        "image.svg",
+        "<svg xmlns='http://www.w3.org/2000/svg'/>",
+    );
+    rig.source.create(SET, "picture.html", PNG.to_vec());
+    rig.source.create(SET, "long.txt", vec![b'x'; 5 << 20]);
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
+    rig.settled().await;
+    let text = "text/plain; charset=utf-8";
+    for (name, media_type, length) in [
+        ("page.html", text, html.len()),
+        ("image.svg", text, 41),
+        ("picture.html", "image/png", PNG.len()),
+        ("long.txt", text, 4 << 20),
+    ] {
+        let path = file_page(&rig.uri(name));
+        let answer = send(|| browse(&rig, Method::GET, &path)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{name}");
+        let headers = answer.headers().clone();
+        for (header, value) in [
+            ("content-type", media_type),
+            ("content-security-policy", "default-src 'none'; sandbox"),
+            ("x-content-type-options", "nosniff"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            let found: Vec<_> = headers.get_all(header).iter().collect();
+            assert_eq!(found, [value], "{name} {header}");
+        }
+        assert_eq!(answer.bytes().await.unwrap().len(), length, "{name}");
+        // No link of another site leads there.
+        let link = send(|| follow_link(&rig, &path)).await;
+        assert_eq!(link.status(), StatusCode::FORBIDDEN, "{name}");
+    }
+    let text = page(&rig, &resource_page(&rig.uri("page.html"))).await;
+    let excerpt = "&#60;script&#62;alert(1)&#60;/script&#62;</pre>";
+    assert!(
+        text.contains(excerpt) && !text.contains("<script>"),
+        "{text}"
+    );
+    let text = page(&rig, &resource_page(&rig.uri("picture.html"))).await;
+    assert!(
+        text.contains("<img class=\"preview\" src=\"../page/file?"),
+        "{text}"
+    );
+
+    // Somebody replaces the file by a symlink that leads out of the mirror.
+    let secret = rig.folder.path().join("secret");
+    std::fs::write(&secret, "a secret").unwrap();
+    let uri = rig.source.resource_uri(SET, "r0001.txt");
+    let file = rig.config.sources[0].mirror.join(path_of(&uri));
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(&secret, &file).unwrap();
+    for (name, code) in [
+        ("r0001.txt", "path-blocked"),
+        ("unknown.txt", "missing-file"),
+    ] {
+        let (status, _, text) = answer(&rig, &file_page(&rig.uri(name))).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{name}");
+        assert!(text.contains(code) && !text.contains("a secret"), "{text}");
+    }
+    let text = page(&rig, &resource_page(&rig.uri("r0001.txt"))).await;
+    assert!(!text.contains("a secret"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_copy_shows_what_is_done_of_what_is_known() {
+    let source = SampleSource::start(polled(20)).await.unwrap();
+    for number in 5..20 {
+        let path = format!("/set1/res/r{number:04}.txt");
+        source.fail(&path, Fault::Status(503), usize::MAX);
+    }
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("five are copied", |set| {
+        (set.state.as_str(), set.resources, set.pending) == ("baseline", 5, 15)
+    })
+    .await;
+    let text = page(&rig, &format!("/page/sources/{NAME}")).await;
+    let progress = "5 of 20 resources that are known so far (25 %)";
+    assert!(text.contains(progress), "{text}");
+    let text = page(&rig, "/").await;
+    let row = "<span class=\"state baseline\">baseline</span>";
+    assert!(text.contains(row) && text.contains(" 25 %</td>"), "{text}");
 }

@@ -14,6 +14,57 @@ const COLUMN: u64 = 10;
 /// The least height of what is more than nothing.
 const LEAST: u64 = 3;
 
+/// What is more than so many times a usual column would flatten it.
+const FLATTENING: u64 = 100;
+
+/// How high a number is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    most: u64,
+    /// Whether it is drawn by its logarithm.
+    is_logarithmic: bool,
+}
+
+impl Scale {
+    /// One on which the greatest number flattens no other.
+    pub(super) fn logarithmic(most: u64) -> Self {
+        Self {
+            most: most.max(1),
+            is_logarithmic: true,
+        }
+    }
+
+    /// That of these columns: logarithmic only where the greatest would flatten most others, as a first copy does.
+    fn of(columns: impl Iterator<Item = u64>) -> Self {
+        let mut columns: Vec<u64> = columns.filter(|&column| column > 0).collect();
+        columns.sort_unstable();
+        let usual = columns.get(columns.len() / 4).copied().unwrap_or(0);
+        let scale = Self::logarithmic(columns.last().copied().unwrap_or(0));
+        Self {
+            is_logarithmic: scale.most > usual.saturating_mul(FLATTENING) && usual > 0,
+            ..scale
+        }
+    }
+
+    /// The height of a number where the greatest has that height.
+    pub(super) fn height(&self, number: u64, greatest: u64) -> u64 {
+        if self.is_logarithmic {
+            let part = (number as f64).ln_1p() / (self.most as f64).ln_1p();
+            (part * greatest as f64).round() as u64
+        } else {
+            number * greatest / self.most
+        }
+    }
+
+    /// The labels of its axis, from the top.
+    fn axis(&self) -> Vec<String> {
+        let middle = ((self.most as f64).ln_1p() / 2.0).exp_m1().round();
+        let middle = self.is_logarithmic.then(|| number(middle as u64));
+        let labels = [Some(number(self.most)), middle, Some("0".to_owned())];
+        labels.into_iter().flatten().collect()
+    }
+}
+
 /// A rectangle of a diagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bar {
@@ -140,8 +191,7 @@ fn words(counts: &AppliedCounts) -> String {
 }
 
 fn changes(range: &Range<'_>) -> Chart {
-    let most = range.counts.iter().map(AppliedCounts::changes).max();
-    let most = most.unwrap_or(0);
+    let scale = Scale::of(range.counts.iter().map(AppliedCounts::changes));
     let (length, column, total) = (range.length, range.column, range.sum());
     let summary = match total.changes() {
         0 => format!("No change in the last {length}."),
@@ -149,14 +199,18 @@ fn changes(range: &Range<'_>) -> Chart {
             "{} in the last {length}: {}. Most in a {column}: {}.",
             counted(all, "change", "changes"),
             words(&total),
-            number(most)
+            number(scale.most)
         ),
     };
-    let title = format!("Changes in the last {length}, by {column}");
-    let axis = vec![number(most.max(1)), "0".to_owned()];
+    let kind = if scale.is_logarithmic {
+        ", logarithmic"
+    } else {
+        ""
+    };
+    let title = format!("Changes in the last {length}, by {column}{kind}");
     let texts = ["changes".to_owned(), title, summary];
-    range.chart(texts, (HEIGHT, axis), |counts| {
-        let mut y = HEIGHT;
+    range.chart(texts, (HEIGHT, scale.axis()), |counts| {
+        let (mut y, all) = (HEIGHT, counts.changes());
         let kinds = [
             ("created", counts.created),
             ("updated", counts.updated),
@@ -164,7 +218,8 @@ fn changes(range: &Range<'_>) -> Chart {
         ];
         let kinds = kinds.into_iter().filter(|(_, count)| *count > 0);
         let bars = kinds.map(|(class, count)| {
-            let height = (count * HEIGHT / most.max(1)).max(LEAST).min(y);
+            let height = scale.height(all, HEIGHT) * count / all;
+            let height = height.max(LEAST).min(y);
             y -= height;
             (class, y, height)
         });
@@ -312,6 +367,26 @@ mod tests {
             assert!(bar.y + bar.height <= chart.height, "{bar:?}");
         }
         assert_eq!(chart.bars.len(), 6);
+    }
+
+    #[test]
+    fn first_copy_does_not_flatten_what_follows() {
+        let busy = counts(100_000, 0, 0, &[]);
+        let activity = activity(&[
+            (3, busy),
+            (4, counts(5, 5, 0, &[])),
+            (5, counts(9, 0, 0, &[])),
+        ]);
+        let chart = &charts(&activity)[0];
+        assert!(chart.title.ends_with(", logarithmic"), "{}", chart.title);
+        assert_eq!(chart.axis, ["100,000", "315", "0"]);
+        let expected = [
+            ("created", 31, 0, 100),
+            ("created", 41, 90, 10),
+            ("updated", 41, 80, 10),
+            ("created", 51, 80, 20),
+        ];
+        assert_eq!(bars(chart), expected);
     }
 
     #[test]

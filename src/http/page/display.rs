@@ -104,6 +104,17 @@ pub(super) fn bytes(bytes: &u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// The parts of a text, and whether each is code: what stands between two backticks.
+pub(super) fn parts(text: &str) -> Vec<(bool, &str)> {
+    let parts: Vec<&str> = text.split('`').collect();
+    let is_paired = parts.len() % 2 == 1;
+    if !is_paired {
+        return vec![(false, text)];
+    }
+    let parts = parts.into_iter().zip([false, true].into_iter().cycle());
+    parts.map(|(part, is_code)| (is_code, part)).collect()
+}
+
 /// Whether a text from outside becomes a link.
 pub(super) fn is_web(text: &str) -> bool {
     let schemes = ["http://", "https://"];
@@ -167,6 +178,14 @@ mod tests {
         }
         assert_eq!(counted(1, "gap", "gaps"), "1 gap");
         assert_eq!(counted(0, "gap", "gaps"), "0 gaps");
+    }
+
+    #[test]
+    fn text_between_backticks_is_code() {
+        let expected = [(false, "run "), (true, "resyncd retry a"), (false, "")];
+        assert_eq!(parts("run `resyncd retry a`"), expected);
+        assert_eq!(parts("plain"), [(false, "plain")]);
+        assert_eq!(parts("it`s"), [(false, "it`s")]);
     }
 
     #[test]

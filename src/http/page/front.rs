@@ -7,12 +7,13 @@ use axum::response::{IntoResponse, Response};
 
 use super::answer::{not_rendered, operation_failed, page, wants_page};
 use super::forms::{Caller, Done};
+use super::rows::{Filter, SourceRow, rows};
 use super::state::PageState;
 use super::text::FrontText;
-use super::view::{ATTENTIONS, Headline, Shell, first, headline, ranked_sources};
+use super::view::{ATTENTIONS, Headline, Shell, first, headline};
 use crate::http::error_response;
 use crate::http::query::Query;
-use crate::status::{Activity, AttentionOf, SourceStatus, Status};
+use crate::status::{Activity, AttentionOf, STATES, Status};
 use crate::store::{FeedEntry, FeedSearch};
 
 const ROOT: &str = "./";
@@ -28,7 +29,8 @@ struct FrontPage<'a> {
     done: Option<String>,
     attention: Vec<AttentionOf<'a>>,
     more_attention: usize,
-    sources: Vec<&'a SourceStatus>,
+    filter: Filter,
+    rows: Vec<SourceRow<'a>>,
     more_sources: usize,
     activity: Option<Activity>,
     changes: Vec<FeedEntry>,
@@ -37,12 +39,13 @@ struct FrontPage<'a> {
 pub(super) async fn front_page(
     State(state): State<PageState>,
     Query(done): Query<Done>,
+    Query(filter): Query<Filter>,
     headers: HeaderMap,
 ) -> Response {
     let wants_page = wants_page(&headers);
     let done = done.unless_foreign(&headers);
     let mut response = match state.engine.status().await {
-        Ok(status) if wants_page => as_page(&state, &status, &done).await,
+        Ok(status) if wants_page => as_page(&state, &status, &done, filter).await,
         Ok(status) => match (FrontText { status: &status }).render() {
             Ok(text) => text.into_response(),
             Err(error) => not_rendered(&error),
@@ -55,21 +58,24 @@ pub(super) async fn front_page(
     response
 }
 
-async fn as_page(state: &PageState, status: &Status, done: &Done) -> Response {
+async fn as_page(state: &PageState, status: &Status, done: &Done, filter: Filter) -> Response {
     let newest = match state.changes(ROOT, FeedSearch::newest(CHANGES)).await {
         Ok(newest) => newest,
         Err(failed) => return failed,
     };
     let (attention, more_attention) = first(status.attentions(), ATTENTIONS);
-    let (sources, more_sources) = ranked_sources(status);
+    let shell = Shell::new(ROOT, Caller::FrontPage, status);
+    let activity = |name: &str| state.engine.activity(Some(name));
+    let (rows, more_sources) = rows(&shell, &filter, activity);
     let template = FrontPage {
         root: ROOT,
-        shell: Shell::new(ROOT, Caller::FrontPage, status),
+        shell,
         headline: headline(status),
         done: done.message(|name| status.sources.iter().any(|source| source.name == name)),
         attention,
         more_attention,
-        sources,
+        filter,
+        rows,
         more_sources,
         activity: state.engine.activity(None),
         changes: newest.entries,

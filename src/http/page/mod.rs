@@ -2,7 +2,10 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `front`, `source`, `resource` | the pages: what they read, and their templates |
+//! | `front`, `source`, `resource`, `find` | the pages: what they read, and their templates |
+//! | `file` | the file of a resource, in a sandbox |
+//! | `rows` | the table of the first page |
+//! | `first_copy` | how far a first copy is |
 //! | `view` | what the templates show of the status: chosen, sorted, bounded and worded |
 //! | `strip`, `chart` | the pictures |
 //! | `display` | times, numbers and links |
@@ -15,12 +18,13 @@
 //!
 //! Invariants: a page needs nothing from elsewhere, and its Content-Security-Policy allows nothing else; it works without the script.
 //! Text from outside is escaped by the templates, and only `http` and `https` URIs are links. Forms are guarded as all requests to
-//! the status endpoint are, by `HostOriginGuard`. No resource is served from here: what a Source publishes may be active content, and
-//! would run in the origin that may approve deletions. A page shows the path of the file instead.
+//! the status endpoint are, by `HostOriginGuard`. What a Source publishes may be active content, and would run in the origin that may
+//! approve deletions: `file` serves it as a picture or as plain text only, in a sandbox.
 //!
 //! A page costs as much as `GET /status` and some bounded reads. The changes of the hour and the day are counts that are kept
 //! ([`Engine::activity`]); the last changes are read from the end of the feed; those of one
-//! Source or resource are looked for among a bounded number of its newest entries, and a link goes on from there.
+//! Source or resource are looked for among a bounded number of its newest entries, and so are resources by a part of their URIs. A link
+//! goes on from there.
 //!
 //! With `[status] token_file` these requests need the token, as all others do. A browser can't send it by itself: a reverse proxy that
 //! knows who may look adds it.
@@ -29,10 +33,14 @@ mod answer;
 mod assets;
 mod chart;
 mod display;
+mod file;
+mod find;
+mod first_copy;
 mod forms;
 mod front;
 mod live;
 mod resource;
+mod rows;
 mod source;
 mod state;
 mod strip;
@@ -66,6 +74,8 @@ pub(super) fn page_router(
         .route("/", get(front::front_page))
         .route("/page/sources/{name}", get(source::source_page))
         .route("/page/resource", get(resource::resource_page))
+        .route("/page/find", get(find::find_page))
+        .route("/page/file", get(file::file))
         .route("/page/events", get(live::events))
         .route("/page/style.css", get(assets::style))
         .route("/page/script.js", get(assets::script))

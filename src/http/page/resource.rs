@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::answer::{database_failed, error_page, page};
 use super::display::resource_page as page_of;
+use super::file::{Beginning, EXCERPT, beginning};
 use super::forms::Caller;
 use super::state::PageState;
 use super::view::Shell;
@@ -34,6 +35,8 @@ struct ResourcePage<'a> {
     uri: &'a str,
     /// What is known of it.
     known: Option<ResourceView>,
+    /// What its file begins with.
+    begins: Option<Beginning>,
     changes: Vec<FeedEntry>,
     /// Where the search for older changes goes on; `None`: there are none.
     older: Option<String>,
@@ -41,20 +44,23 @@ struct ResourcePage<'a> {
     is_older: bool,
 }
 
+impl PageQuery {
+    pub(super) fn uri(&self) -> Option<ResourceUri> {
+        let stated = self.uri.as_deref().map(str::trim);
+        stated.and_then(|uri| ResourceUri::parse(uri).ok())
+    }
+}
+
+pub(super) fn bad_uri() -> Response {
+    let message = "The http or https URI of a resource is needed.";
+    error_page(StatusCode::BAD_REQUEST, ROOT, "bad-uri", message)
+}
+
 pub(super) async fn resource_page(
     State(state): State<PageState>,
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Response> {
-    let stated = query.uri.as_deref().map(str::trim);
-    let Some(uri) = stated.and_then(|uri| ResourceUri::parse(uri).ok()) else {
-        let message = "The http or https URI of a resource is needed.";
-        return Err(error_page(
-            StatusCode::BAD_REQUEST,
-            ROOT,
-            "bad-uri",
-            message,
-        ));
-    };
+    let uri = query.uri().ok_or_else(bad_uri)?;
     let status = state.status(ROOT).await?;
     let search = FeedSearch {
         uri: Some(uri.clone()),
@@ -63,6 +69,10 @@ pub(super) async fn resource_page(
     };
     let view = state.store.resource(&uri).await;
     let view = view.map_err(|error| database_failed(ROOT, &error))?;
+    let begins = match &view {
+        Some(view) => beginning(&status, view, EXCERPT).await,
+        None => None,
+    };
     let newest = state.changes(ROOT, search).await?;
     let code = if view.is_none() && newest.entries.is_empty() && newest.next.is_none() {
         StatusCode::NOT_FOUND
@@ -75,6 +85,7 @@ pub(super) async fn resource_page(
         shell: Shell::new(ROOT, Caller::Program, &status),
         uri: uri.as_str(),
         known: view,
+        begins: begins.and_then(Result::ok),
         changes: newest.entries,
         older: older.map(|seq| format!("{}&before={seq}", page_of(ROOT, uri.as_str()))),
         is_older: query.before.is_some(),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::answer::{operation_failed, page, unknown_source};
 use super::display::source_page as page_of;
+use super::first_copy::{FirstCopy, first_copy};
 use super::forms::{Caller, Done};
 use super::state::PageState;
 use super::view::{ATTENTIONS, Shell, first};
@@ -32,10 +33,12 @@ struct SourcePage<'a> {
     attention: Vec<AttentionOf<'a>>,
     more_attention: usize,
     source: &'a SourceStatus,
+    first_copy: Option<FirstCopy>,
     failed: Vec<FailedResource>,
     more_failed: usize,
     held: Vec<HeldDeletion>,
-    more_held: usize,
+    /// How many more are held back than are shown.
+    more_held: u64,
     /// Deletions that were rejected.
     rejected: u64,
     activity: Option<Activity>,
@@ -88,7 +91,10 @@ pub(super) async fn source_page(
     let newest = state.changes(ROOT, search).await?;
     let (attention, more_attention) = first(source.attentions(), ATTENTIONS);
     let (failed, more_failed) = first(failed, ROWS);
-    let (held, more_held) = first(held, ROWS);
+    let (held, _) = first(held, ROWS);
+    let more_held = source.sum(|set| set.held_deletions);
+    let more_held = more_held.saturating_sub(held.len() as u64);
+    let activity = state.engine.activity(Some(&name));
     let older = newest.next;
     let template = SourcePage {
         root: ROOT,
@@ -97,12 +103,13 @@ pub(super) async fn source_page(
         attention,
         more_attention,
         source,
+        first_copy: first_copy(source, activity.as_ref()),
         failed,
         more_failed,
         held,
         more_held,
-        rejected: source.sets.iter().map(|set| set.rejected).sum(),
-        activity: state.engine.activity(Some(&name)),
+        rejected: source.sum(|set| set.rejected),
+        activity,
         changes: newest.entries,
         older: older.map(|seq| format!("{}?before={seq}", page_of(ROOT, &name))),
         is_older: query.before.is_some(),

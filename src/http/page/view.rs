@@ -14,14 +14,15 @@ use super::display::{Moment, counted, duration, resource_page, source_page, time
 use super::forms::Caller;
 use super::strip::{Strip, strip};
 use crate::status::{
-    Activity, ClosedGapStatus, GapStatus, SetStatus, SourceStatus, Status, apply_delay,
+    Activity, ClosedGapStatus, GapStatus, SetStatus, SourceStatus, Status, apply_delay, rank,
 };
 use crate::store::{FeedEntry, ResourceView};
 
 /// How many attentions a page shows.
 pub(super) const ATTENTIONS: usize = 50;
-/// How many Sources the first page shows.
-pub(super) const SOURCES: usize = 100;
+/// How many sets the page of a Source shows, and how many gaps of each.
+const SETS: usize = 50;
+const GAPS: usize = 50;
 
 /// The first ones, and how many more there are.
 pub(super) fn first<T>(all: impl IntoIterator<Item = T>, most: usize) -> (Vec<T>, usize) {
@@ -77,6 +78,11 @@ impl<'a> Shell<'a> {
         resource_page(self.root, uri)
     }
 
+    /// The address of the file of a resource.
+    pub(super) fn file_page(&self, uri: &str) -> String {
+        self.resource_page(uri).replacen("resource", "file", 1)
+    }
+
     /// The file of a resource; of a deleted one, the file that it had.
     pub(super) fn file(&self, resource: &ResourceView) -> Option<String> {
         let mut sources = self.status.sources.iter();
@@ -88,7 +94,7 @@ impl<'a> Shell<'a> {
 
     /// A button that has something done about a Source. `action`: the operation that its form is sent to.
     pub(super) fn button(&self, source: &SourceStatus, action: &str) -> Button {
-        let SourceStatus { name, sets, .. } = source;
+        let name = &source.name;
         let mut address = format!("{}sources/{name}/{action}{}", self.root, self.page.query());
         if matches!(action, "approve" | "reject") {
             // What is held back after the page was made is not decided by whoever has read it. Where nothing was counted nothing is
@@ -96,7 +102,7 @@ impl<'a> Shell<'a> {
             address += &format!("&through={}", source.held_through().unwrap_or(0));
         }
         let warning = (action == "approve").then(|| {
-            let held = sets.iter().map(|set| set.held_deletions).sum();
+            let held = source.sum(|set| set.held_deletions);
             let deletions = counted(held, "deletion", "deletions");
             format!("This approves {deletions} of {name}: the files are removed from the mirror.")
         });
@@ -105,6 +111,8 @@ impl<'a> Shell<'a> {
             action: address,
             label: match action {
                 "poll" => "Poll now",
+                "pause" => "Pause this Source",
+                "resume" => "Resume",
                 "retry" => "Try again now",
                 "approve" => "Delete these files",
                 "reject" => "Keep the files",
@@ -119,6 +127,7 @@ impl<'a> Shell<'a> {
         match code {
             "held-deletions" => &["approve", "reject"],
             "failed-resources" => &["retry"],
+            "source-paused" => &["resume"],
             "channel-unverified"
             | "channel-denied"
             | "channel-expired"
@@ -130,17 +139,14 @@ impl<'a> Shell<'a> {
 
     /// The sets of a Source, those first that a person should look at; and how many more there are.
     pub(super) fn sets(&self, source: &'a SourceStatus) -> (Vec<SetView<'a>>, usize) {
-        let is_full = self.page == Caller::SourcePage;
-        let (most, most_gaps) = if is_full { (50, 50) } else { (4, 3) };
-        let hours: &[i64] = if is_full { &[1, 24] } else { &[1] };
         let mut sets: Vec<(usize, &SetStatus)> = source.sets.iter().enumerate().collect();
-        sets.sort_by_key(|(_, set)| rank_of_set(set));
-        let (shown, more) = first(sets, most);
+        sets.sort_by_key(|(_, set)| (set.attention.is_empty(), rank(&set.state)));
+        let (shown, more) = first(sets, SETS);
         let views = shown.into_iter().map(|(number, set)| {
-            let (gaps, more_gaps) = first(&set.gaps, most_gaps);
+            let (gaps, more_gaps) = first(&set.gaps, GAPS);
             let closed_gaps = set.closed_gaps.iter().rev();
-            let (closed_gaps, more_closed) = first(closed_gaps, most_gaps - gaps.len());
-            let hours = hours.iter().map(|&hours| TimeDelta::hours(hours));
+            let (closed_gaps, more_closed) = first(closed_gaps, GAPS - gaps.len());
+            let hours = [1, 24].map(TimeDelta::hours).into_iter();
             SetView {
                 id: format!("set-{}-{number}", source.name),
                 set,
@@ -281,39 +287,12 @@ pub(super) fn headline(status: &Status) -> Headline {
     }
 }
 
-/// Smaller numbers come first.
-fn rank_of_set(set: &SetStatus) -> u8 {
-    match set.state.as_str() {
-        _ if !set.attention.is_empty() => 0,
-        "failing" => 1,
-        "gap" => 2,
-        "baseline" | "catching-up" => 3,
-        _ => 4,
-    }
-}
-
-fn rank_of_source(source: &SourceStatus) -> u8 {
-    let of_sets = source.sets.iter().map(rank_of_set).min().unwrap_or(4);
-    match source.state.as_str() {
-        _ if !source.attention.is_empty() => 0,
-        "failing" => of_sets.min(1),
-        "discovering" => of_sets.min(3),
-        _ => of_sets,
-    }
-}
-
-/// The Sources, what needs attention first, else in the order of the configuration; and how many more there are.
-pub(super) fn ranked_sources(status: &Status) -> (Vec<&SourceStatus>, usize) {
-    let mut sources: Vec<&SourceStatus> = status.sources.iter().collect();
-    sources.sort_by_key(|source| rank_of_source(source));
-    first(sources, SOURCES)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::http::page::rows::{Filter, rows};
     use crate::status::Attention;
 
     fn set(state: &str, codes: &[&str]) -> serde_json::Value {
@@ -386,12 +365,41 @@ mod tests {
             ("also-well", vec![set("in-sync", &[])]),
             ("failing", vec![set("failing", &[])]),
         ]);
-        let (sources, more) = ranked_sources(&status);
-        let names: Vec<&str> = sources.iter().map(|it| it.name.as_str()).collect();
+        let shell = front(&status);
+        let (found, more) = rows(&shell, &Filter::default(), |_| None);
+        let names: Vec<&str> = found.iter().map(|it| it.source.name.as_str()).collect();
         assert_eq!(names, ["held", "failing", "behind", "well", "also-well"]);
         assert_eq!(more, 0);
-        let shell = front(&status);
-        let (held, _) = shell.sets(sources[0]);
+        let states: Vec<&str> = found.iter().map(|it| it.state).collect();
+        let expected = [
+            "catching-up",
+            "failing",
+            "catching-up",
+            "in-sync",
+            "in-sync",
+        ];
+        assert_eq!(states, expected);
+        assert_eq!(found[0].behind.as_deref(), Some("2 min 0 s"));
+        assert_eq!(
+            (found[0].held, found[3].behind.as_deref()),
+            (14, None),
+            "of both sets"
+        );
+        for (name, state, expected) in [
+            ("WELL ", "", &["well", "also-well"][..]),
+            ("", "failing", &["failing"]),
+            ("e", "catching-up", &["held", "behind"]),
+            ("", "unknown", &[]),
+        ] {
+            let filter = Filter {
+                name: name.to_owned(),
+                state: state.to_owned(),
+            };
+            let (found, _) = rows(&shell, &filter, |_| None);
+            let names: Vec<&str> = found.iter().map(|it| it.source.name.as_str()).collect();
+            assert_eq!(names, expected, "{name:?} {state:?}");
+        }
+        let (held, _) = shell.sets(found[0].source);
         assert_eq!(
             (held[0].set.state.as_str(), held[0].id.as_str()),
             ("catching-up", "set-held-1")
@@ -464,10 +472,8 @@ mod tests {
             .map(|name| (name.as_str(), sets().take(5).collect()))
             .collect();
         let many = status(&sources);
-        let (sources, more) = ranked_sources(&many);
-        assert_eq!((sources.len(), more), (100, 50));
-        let (views, more) = front(&many).sets(sources[0]);
-        assert_eq!((views.len(), more), (4, 1));
+        let (found, more) = rows(&front(&many), &Filter::default(), |_| None);
+        assert_eq!((found.len(), more), (100, 50));
         let (found, more) = first(many.attentions(), ATTENTIONS);
         assert_eq!((found.len(), more), (50, 700));
         let one = status(&[("a", sets().collect())]);
@@ -485,13 +491,11 @@ mod tests {
         closed["closed_at"] = "2026-01-01T00:00:08Z".into();
         of_gaps["closed_gaps"] = vec![closed; 2].into();
         let status = status(&[("a", vec![of_gaps])]);
-        for (page, listed) in [(Caller::FrontPage, 3), (Caller::SourcePage, 50)] {
-            let shell = Shell::new("", page, &status);
-            let (sets, _) = shell.sets(&status.sources[0]);
-            let closed = &sets[0].closed_gaps;
-            let found = (sets[0].gaps.len(), closed.len(), sets[0].more_gaps);
-            assert_eq!(found, (listed, 0, 62 - listed));
-        }
+        let shell = Shell::new("", Caller::SourcePage, &status);
+        let (sets, _) = shell.sets(&status.sources[0]);
+        let closed = &sets[0].closed_gaps;
+        let found = (sets[0].gaps.len(), closed.len(), sets[0].more_gaps);
+        assert_eq!(found, (50, 0, 12));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The queries, each of which sees the database at one moment.
 
 pub(super) mod excerpt;
+pub(super) mod find;
 pub(super) mod hook_news;
 mod late;
 pub(super) mod listing;

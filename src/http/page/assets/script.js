@@ -13,6 +13,8 @@
   const box = document.getElementById('live');
   const state = document.getElementById('live-state');
   const button = document.getElementById('live-pause');
+  // Whether a person waits for a reading, also while the page is paused.
+  let isAsked = false;
   let isReading = false, isWanted = false, isPaused = false, isPressed = false, last = 0, timer = 0;
   // The stream of events, when it was opened, and when it was last heard; 0: it was not.
   let news = null, opened = 0, heard = 0;
@@ -41,6 +43,7 @@
 
   const replace = (fresh) => {
     const before = newest();
+    localize(fresh);
     for (const part of document.querySelectorAll('[data-live]')) {
       const other = fresh.getElementById(part.id);
       if (!other || part.innerHTML === other.innerHTML || isSelected(part)) continue;
@@ -59,29 +62,52 @@
     for (const row of document.querySelectorAll('tr[data-seq]')) {
       if (before && Number(row.dataset.seq) > before) row.classList.add('fresh');
     }
+    hide();
     if (document.title !== fresh.title) document.title = fresh.title;
   };
 
+  // Beside the times in UTC, those here.
+  const localize = (root) => {
+    for (const time of root.querySelectorAll('time')) {
+      const at = new Date(time.dateTime);
+      if (!at.getTimezoneOffset() || Number.isNaN(at.getTime())) continue;
+      const local = ` (${at.toLocaleString('sv')} here)`;
+      if (time.title) time.title += local;
+      else time.textContent += local;
+    }
+  };
+
+  // Hides the rows of the Sources that are not wanted; the page that is read then has all others.
+  const filter = document.getElementById('filter');
+  const hide = () => {
+    if (!filter) return;
+    const [name, state] = [filter.elements.name.value.trim().toLowerCase(), filter.elements.state.value];
+    for (const row of document.querySelectorAll('tr[data-name]')) {
+      row.hidden = !row.dataset.name.toLowerCase().includes(name) || (state !== '' && row.dataset.state !== state);
+    }
+  };
+
   const read = async () => {
-    if (isReading || isPaused || document.hidden) {
+    const asked = isAsked;
+    if (isReading || (isPaused && !asked) || document.hidden) {
       isWanted = true;
       return;
     }
     isReading = true;
-    isWanted = false;
+    isWanted = isAsked = false;
     try {
       const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store', signal: AbortSignal.timeout(longest) });
       const text = await answer.text();
       // A button that is replaced while it is pressed is not clicked.
       if (isPressed) isWanted = true;
-      else if (answer.ok && !isPaused) replace(new DOMParser().parseFromString(text, 'text/html'));
+      else if (answer.ok && (asked || !isPaused)) replace(new DOMParser().parseFromString(text, 'text/html'));
       if (answer.ok) showUpToDate();
       else show(`Not up to date: status ${answer.status}`);
     } catch {
       show('Not up to date: resyncd does not answer');
     }
     isReading = false;
-    last = Date.now();
+    last = isAsked ? 0 : Date.now();
     if (isWanted) soon();
   };
 
@@ -98,6 +124,13 @@
     button.setAttribute('aria-pressed', String(isPaused));
     show('Connecting');
     follow();
+  });
+  filter?.addEventListener('input', () => {
+    history.replaceState(null, '', `?${new URLSearchParams(new FormData(filter))}`);
+    hide();
+    isAsked = true;
+    last = 0;
+    soon();
   });
   document.addEventListener('pointerdown', () => { isPressed = true; });
   // A release outside of the window, or in a menu, is not reported.
@@ -143,6 +176,7 @@
   window.addEventListener('pagehide', leave);
   window.addEventListener('pageshow', follow);
   setInterval(follow, interval);
+  localize(document);
   box.hidden = false;
   show('Connecting');
   follow();

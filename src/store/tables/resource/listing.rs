@@ -64,3 +64,42 @@ pub(crate) fn of_set(
     let mut rows = statement.query(params![set, after, Count::of_rows(rows)])?;
     ListedRows::read(&mut rows, |row| row.get("id"), unreadable)
 }
+
+/// The resources of a Source that were applied and have a part in their identity, by their identity, from that one on. `begin`: what it
+/// begins with. Only the index is read of the others. `room`: how many rows may still be read, and how many found. Returns where the search
+/// goes on; `None`: all were looked at.
+pub(crate) fn with_part(
+    sql: &Connection,
+    (source, from): (&str, &str),
+    (begin, part): (&str, &str),
+    (rows_left, found): (&mut usize, &mut Vec<ResourceView>),
+    most_found: usize,
+    unreadable: &UnreadableRows,
+) -> Result<Option<String>> {
+    let mut identities = sql.prepare_cached(
+        "SELECT identity, id FROM resource WHERE source = ?1 AND identity >= ?2 ORDER BY identity",
+    )?;
+    let mut view = sql.prepare_cached(&format!(
+        "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
+         WHERE resource.id = ?1 AND applied_at IS NOT NULL"
+    ))?;
+    let mut rows = identities.query(params![source, from.max(begin)])?;
+    while let Some(row) = rows.next()? {
+        let identity = row.get_ref(0)?.as_str()?;
+        if !identity.starts_with(begin) {
+            return Ok(None);
+        }
+        if *rows_left == 0 || found.len() >= most_found {
+            return Ok(Some(identity.to_owned()));
+        }
+        *rows_left -= 1;
+        if identity.contains(part) {
+            let id: ResourceId = row.get(1)?;
+            let mut views = view.query([id])?;
+            while let Some(row) = views.next()? {
+                found.extend(unreadable.read(row, "source", ResourceView::from_row)?);
+            }
+        }
+    }
+    Ok(None)
+}
