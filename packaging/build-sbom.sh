@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes what the program is made of, as CycloneDX 1.5: crates with their versions, licences and digests; not what only builds and tests
-# need. Both static programs have the same crates. Needs Python.
+# need. It is that of the program for x86-64; those for other machines have no crate beyond it.
 # Usage: packaging/build-sbom.sh FOLDER     FOLDER: where the file is written to
 set -euo pipefail
 exec </dev/null
