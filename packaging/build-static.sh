@@ -32,7 +32,8 @@ export PATH="$target/static-tools/bin:$PATH"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for machine in "${machines[@]}"; do
-    cargo zigbuild --profile dist --locked --bin resyncd --target "$machine-unknown-linux-musl"
+    # Zig links at fixed addresses unless it is told.
+    cargo-zigbuild rustc --profile dist --locked --bin resyncd --target "$machine-unknown-linux-musl" -- -C link-arg=-pie
     if [[ $machine == "$(uname -m)" ]]; then
         program=$target/$machine-unknown-linux-musl/dist/resyncd
         mkdir "$work/man" "$work/completions"
