@@ -7,7 +7,8 @@ exec </dev/null
 cd "$(dirname "$0")/.."
 
 output=$1
-version=${2:-$(sed -n 's/^version = "\(.*\)"$/\1/p;T;q' Cargo.toml)-1}
+# 0.2.0~rc.1 is earlier than 0.2.0, and 0.2.0-rc.1 is not.
+version=${2:-$(sed -n 's/^version = "\(.*\)"$/\1/p;T;q' Cargo.toml | sed 's/-/~/')-1}
 # Where Cargo.toml names it, also if the target directory is another one.
 files=target/packaging
 mkdir -p "$output"
@@ -38,3 +39,7 @@ resyncd ($version) unstable; urgency=medium
 CHANGELOG
 
 cargo deb --no-build --locked --profile dist --compress-system --deb-version "$version" --output "$output/"
+# GitHub would name them otherwise than SHA256SUMS does.
+for file in "$output"/*~*; do
+    if [[ -e $file ]]; then mv "$file" "${file//\~/.}"; fi
+done
