@@ -7,6 +7,7 @@
 //! - `table` declares a table whose keys are fields; here are those outside of the Sources;
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `joined` has the text of the file with what it includes and what the environment sets;
+//! - `hours` has the hours of a day;
 //! - `hook` reads `[[source.hook]]`, `notify` `[[notify]]`;
 //! - `auth` reads `[source.auth]`;
 //! - `callback_protocols` has the protocols of interfaces for callbacks;
@@ -39,6 +40,7 @@ mod effective;
 mod environment;
 mod file;
 mod hook;
+mod hours;
 mod joined;
 mod keys;
 mod notify;
@@ -64,6 +66,7 @@ pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 pub use hook::{Hook, HookAction};
+pub use hours::DayHours;
 pub use notify::{Notify, NotifyAction, NotifyFormat};
 pub use overlap::folders_overlap;
 use resourcesync::{Algorithm, Digest};
@@ -221,6 +224,8 @@ pub struct Source {
     pub lease: Duration,
     /// The document that the baseline reads.
     pub baseline: Baseline,
+    /// When the files of a first copy are downloaded; `None`: always.
+    pub hours: Option<DayHours>,
     /// Whether an HTML page is accepted for a resource of which another type is stated, and no digest.
     pub allow_type_mismatch: bool,
     /// Whether patches are used where they are safe.

@@ -89,7 +89,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 82] = [
+const KEYS: [(&str, &str); 83] = [
     ("include", "[]"),
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
@@ -140,6 +140,7 @@ const KEYS: [(&str, &str); 82] = [
     ("source.robots", "true"),
     ("source.lease", "\"10d\""),
     ("source.baseline", "\"auto\""),
+    ("source.hours", "\"\""),
     ("source.allow_type_mismatch", "false"),
     ("source.patches", "true"),
     ("source.versions", "\"\""),
@@ -239,6 +240,7 @@ reorder_window = "0s"
 robots = false
 lease = "1d"
 baseline = "dump"
+hours = "22:00-06:00"
 allow_type_mismatch = true
 patches = false
 versions = "kept"
@@ -300,6 +302,7 @@ representations = ["Application/PDF"]
     assert!(source.versions.as_ref().unwrap().ends_with("kept"));
     assert_eq!(source.undated_per_day, 7);
     assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
+    assert!(source.hours.is_some());
     assert_eq!(source.audit_every, Some(Duration::from_secs(60 * 86_400)));
     assert_eq!(source.trust_hub, Some(true));
     let protocols = &source.callback_protocols;

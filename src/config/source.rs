@@ -7,7 +7,7 @@ use resyncd_core::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
 use resyncd_fetch::{Credentials, PaceLimits};
 use url::Url;
 
-use super::{Baseline, CallbackProtocols, Filter, Signatures, Source};
+use super::{Baseline, CallbackProtocols, DayHours, Filter, Signatures, Source};
 use crate::config::auth::read_auth;
 use crate::config::fault::Parsed;
 use crate::config::hook::read_hooks;
@@ -83,6 +83,11 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         robots: section.flag("robots"),
         lease: section.duration("lease", parse_lease),
         baseline: section.choice("baseline", &BASELINES),
+        hours: section.value(
+            "hours",
+            Class::Any,
+            text("hours of a day such as \"22:00-06:00\"", DayHours::parse),
+        ),
         allow_type_mismatch: section.flag("allow_type_mismatch"),
         patches: section.flag("patches"),
         versions: section.content("versions", Class::Folder, |path| Ok(Some(path.into()))),

@@ -272,11 +272,14 @@ async fn repair(
     options: RepairOptions,
 ) -> Result<Summary, StatusError> {
     let source = context.name();
-    let _configuring = engine.configuring.lock().await;
+    // A reload is not delayed by a repair: it finds the Source without a worker.
+    let configuring = engine.configuring.lock().await;
     let Some(followed) = engine.sources.find(source) else {
         return run(source, None, &engine.stop).await;
     };
+    engine.repairing.lock().insert(source.to_owned());
     followed.stop().await;
+    drop(configuring);
     let config = engine.config.lock().of_source(source);
     let single = Engine::once(
         &config,
@@ -291,7 +294,11 @@ async fn repair(
         }
         Err(error) => Err(super::operations::store_failed(error)),
     };
-    engine.restart_configured(&followed.context).await;
+    let _configuring = engine.configuring.lock().await;
+    engine.repairing.lock().remove(source);
+    if let Some(followed) = engine.sources.find(source) {
+        engine.restart_configured(&followed.context).await;
+    }
     done
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Must not know what a worker does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -61,6 +61,8 @@ pub struct Engine {
     pub(super) shared: SharedParts,
     pub(super) hooks: Hooks,
     pub(super) paused: Mutex<PausedSources>,
+    /// The Sources whose mirrors are being repaired: they have no workers meanwhile.
+    pub(super) repairing: Mutex<BTreeSet<String>>,
     /// Which sets are followed, for what ends the subscriptions of the others.
     pub(super) followed: watch::Sender<Vec<FollowedSets>>,
     /// What is trimmed.
@@ -187,6 +189,7 @@ impl Engine {
             },
             hooks: Hooks::default(),
             paused: Mutex::default(),
+            repairing: Mutex::default(),
             followed: watch::Sender::new(followed_sets(&config.sources)),
             trimmed: watch::Sender::new(TrimRules::of(config)),
             configuration: Mutex::new(ConfigurationStatus::loaded(started_at, Vec::new())),
@@ -263,9 +266,10 @@ impl Engine {
             .collect()
     }
 
-    /// Starts the worker of a Source, unless it is paused.
+    /// Starts the worker of a Source, unless it is paused or its mirror is being repaired.
     fn follow(&self, workers: &mut JoinSet<()>, context: Arc<SourceContext>) -> FollowedSource {
-        if self.paused.lock().contains_key(context.name()) {
+        let is_repaired = self.repairing.lock().contains(context.name());
+        if is_repaired || self.paused.lock().contains_key(context.name()) {
             FollowedSource::without_worker(context)
         } else {
             start_worker(workers, &self.moved, context)

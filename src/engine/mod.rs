@@ -77,6 +77,7 @@ mod followed;
 mod forget;
 mod heartbeats;
 mod hooks;
+mod hours;
 mod lifecycle;
 mod mirror_opening;
 mod notify;

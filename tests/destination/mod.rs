@@ -22,6 +22,7 @@ mod framework;
 mod gaps;
 mod hints;
 mod hooks;
+mod hours;
 mod indexes;
 mod late;
 mod left_out;

@@ -303,6 +303,14 @@ impl Executor {
         };
         let (context, now) = (Arc::clone(&self.context), clock::now());
         async move {
+            if let Some(wait) = context.source.wait_for_hours(now.wall).await {
+                let next_due = Some(now.wall + wait);
+                let nothing = DueTasks {
+                    next_due,
+                    ..DueTasks::default()
+                };
+                return (now, Ok(nothing));
+            }
             let store = &context.source.store;
             let due = store.due_tasks(context.name(), now.wall, AHEAD, in_progress);
             (now, due.await)

@@ -60,6 +60,7 @@ impl PackageFiles {
         self.rejected.check(entry)?;
         // Packages of others, or its own on a slow disk, may take any time.
         let waiting = self.context.counters.wait();
+        self.context.until_hours().await;
         let permit = self.context.package_permits.acquire().await;
         let permit = permit.ok_or(EngineError::Interrupted)?;
         let mut is_second = false;
