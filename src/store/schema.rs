@@ -1,5 +1,6 @@
 //! The schema: `tables.sql` makes it, and its number is in the database. A database of another number is refused.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -19,6 +20,9 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many prepared statements a connection keeps: more than the program has, so that none is prepared twice.
 pub(super) const STATEMENTS: usize = 256;
+
+/// In how many bytes a text of the schema may differ from what it was to be restored.
+const FLIPPED: usize = 4;
 
 const TABLES: &str = include_str!("schema/tables.sql");
 
@@ -42,6 +46,9 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     keep_plans(&connection)?;
     // Reads the schema, so that damage to it is found here, and not later.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    if has_schema {
+        restore_texts(&connection, path)?;
+    }
     if corruption::is_checked_first(path) {
         corruption::check(&connection)?;
     }
@@ -82,6 +89,49 @@ pub(super) fn check_number(connection: &Connection, path: &Path) -> Result<bool,
             known: NUMBER,
         }),
     }
+}
+
+/// The texts of the schema, by kind and name of what they make.
+fn texts(
+    connection: &Connection,
+) -> Result<BTreeMap<(String, String), Option<String>>, StoreError> {
+    let mut statement = connection.prepare("SELECT type, name, sql FROM sqlite_schema")?;
+    let rows = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Writes texts of the schema anew that differ from those of `tables.sql` by single bytes. A flipped bit in the name of a column is no
+/// damage for SQLite, but no query that names the column works then.
+fn restore_texts(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let sound = Connection::open_in_memory()?;
+    sound.execute_batch(TABLES)?;
+    let (expected, found) = (texts(&sound)?, texts(connection)?);
+    let mut damaged = Vec::new();
+    for (object, text) in &expected {
+        let (Some(text), Some(Some(known))) = (text, found.get(object)) else {
+            continue;
+        };
+        let bytes = text.bytes().zip(known.bytes());
+        let differing = bytes.filter(|(one, other)| one != other).count();
+        if text.len() == known.len() && (1..=FLIPPED).contains(&differing) {
+            damaged.push((object, text));
+        }
+    }
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    connection.pragma_update(None, "writable_schema", true)?;
+    for ((kind, name), text) in damaged {
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = ?1 WHERE type = ?2 AND name = ?3",
+            [text, kind, name],
+        )?;
+        let database = path.display();
+        tracing::warn!(code = "schema-restored", %database, name, "damage to the schema of the database repaired");
+    }
+    // Has the schema read again.
+    connection.pragma_update(None, "writable_schema", "RESET")?;
+    Ok(())
 }
 
 fn number(connection: &Connection) -> Result<i64, StoreError> {
