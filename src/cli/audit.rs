@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
+use chrono::DateTime;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::daemon::StartError;
-use super::daemon_client::{DaemonClient, DaemonError};
+use super::daemon_client::DaemonClient;
 use super::daemon_requests::daemon_status;
 use super::exit_status::{FAILED, OK};
 use super::failure::Failure;
@@ -42,7 +43,8 @@ pub(super) struct AuditArguments {
     /// Print every finding and the totals as JSON, one object per line
     #[arg(long)]
     json: bool,
-    /// Also compare republished resources with the digests stated for their originals (rel="via"); these are not requested
+    /// Also compare republished resources with the digests stated for their originals (rel="via"); these are not requested;
+    /// with --repair not while a daemon is running
     #[arg(long)]
     origin: bool,
     /// Fetch missing and altered files and correct wrong file times; a running daemon does it
@@ -134,7 +136,8 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> Res
     config.sources = select_sources(&config, &arguments.sources)?;
     if arguments.writes() {
         let daemon = DaemonClient::new(&config, TIMEOUT)?;
-        if !arguments.new_mirror && daemon.check_daemon().await.is_ok() {
+        let is_for_daemon = !arguments.new_mirror && !arguments.origin;
+        if is_for_daemon && daemon.check_daemon().await.is_ok() {
             return repair_by_daemon(&daemon, &config, arguments).await;
         }
         refuse_another_user(&config.state_dir)?;
@@ -181,21 +184,22 @@ async fn repair_by_daemon(
 ) -> Result<u8, Failure> {
     let mut all = AuditOutcome::none();
     for Source { name, .. } in &config.sources {
-        let last = async || -> Result<Option<AuditStatus>, DaemonError> {
-            let mut sources = daemon_status(daemon).await?.sources.into_iter();
-            let source = sources.find(|source| source.name == *name);
-            Ok(source.and_then(|source| source.audit))
-        };
-        let began = |audit: Option<&AuditStatus>| audit.and_then(|audit| audit.began_at.clone());
-        let before = began(last().await?.as_ref());
+        let parsed = |time: &str| DateTime::parse_from_rfc3339(time).ok();
+        let asked = parsed(&daemon_status(daemon).await?.now);
         let extra = arguments.delete_extra;
         let path = format!("/sources/{name}/audit?repair=true&delete_extra={extra}");
         daemon.post(&path).await?;
         let audit = loop {
             tokio::time::sleep(PACE).await;
-            let audit = last().await?;
-            if began(audit.as_ref()) != before {
-                break audit.unwrap_or_default();
+            let mut sources = daemon_status(daemon).await?.sources.into_iter();
+            let Some(source) = sources.find(|source| source.name == *name) else {
+                let message = format!("the daemon does not follow {name} any more");
+                return Err(Failure::coded("unknown-source", message));
+            };
+            // One that had begun before does not repair.
+            let audit = source.audit.unwrap_or_default();
+            if audit.began_at.as_deref().and_then(parsed) > asked {
+                break audit;
             }
         };
         let outcome = AuditOutcome::by_daemon(&audit);

@@ -243,7 +243,7 @@ fn check_included(document: &DeTable<'_>, text: &str) -> Result<(), (usize, Stri
 
 /// The line of TOML that a variable stands for.
 fn line_of_variable(name: &str, value: &str) -> Parsed<String> {
-    let path = name.trim_start_matches(PREFIX).to_lowercase();
+    let path = name.strip_prefix(PREFIX).unwrap_or(name).to_lowercase();
     let (table, key) = path.split_once("__").unwrap_or(("", &path));
     let known = keys_of(table).find(|known| known.name == key && known.name != INCLUDE);
     let known = known.filter(|_| table.is_empty() || TABLES.contains(&table));

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::audit::{Audit, RepairOptions, Reported, Summary};
 use super::context::SourceContext;
 use super::lifecycle::Engine;
+use super::operations::store_failed;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::status::{AuditStatus, StatusError, rfc3339};
@@ -37,42 +38,42 @@ pub(super) struct AuditRecord {
 /// What is known of the audits of each Source.
 pub(super) type AuditRecords = BTreeMap<String, AuditRecord>;
 
-/// An audit that a person asks for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RequestedAudit {
-    /// What it repairs; `None`: nothing.
-    pub(super) repair: Option<RepairOptions>,
-}
+/// The audits that persons have asked for, by Source, and what each repairs; `None`: nothing.
+pub(super) type AuditRequests = BTreeMap<String, Option<RepairOptions>>;
 
 impl Engine {
-    /// Has the daemon audit a Source as soon as no other is audited; `false` if there is no such Source.
-    pub fn request_audit(&self, source: &str, repair: Option<RepairOptions>) -> bool {
+    /// Has the daemon audit a Source as soon as no other is audited, and repair what is stated; `false` if there is no such Source. One
+    /// that is paused is an error.
+    pub fn request_audit(
+        &self,
+        source: &str,
+        repair: Option<RepairOptions>,
+    ) -> Result<bool, StatusError> {
         if self.sources.find(source).is_none() {
-            return false;
+            return Ok(false);
         }
-        let request = RequestedAudit { repair };
-        self.audit_requests
-            .lock()
-            .insert(source.to_owned(), request);
+        self.refuse_paused(source)?;
+        self.audit_requests.lock().insert(source.to_owned(), repair);
         self.audit_requested.notify_one();
-        true
+        Ok(true)
     }
 
-    /// The state of the audits of a Source; `None`: none is made, and none was.
+    /// The state of the audits of a Source; `None`: there was none, and it is not known yet when the first one is due.
     pub(super) fn audit_status(&self, source: &config::Source) -> Option<AuditStatus> {
         let records = self.audits.lock();
-        let record = records.get(&source.name);
-        let next = source
-            .audit_every
-            .map(|every| next_audit(&source.name, record, every));
-        let status = record.and_then(|record| record.result.clone());
-        let next_at = next.map(rfc3339);
-        match status {
-            Some(status) => Some(AuditStatus { next_at, ..status }),
-            None => next_at.map(|next_at| AuditStatus {
-                next_at: Some(next_at),
-                ..AuditStatus::default()
-            }),
+        let record = records.get(&source.name)?;
+        let every = source.audit_every;
+        let next_at = every.map(|every| rfc3339(next_audit(&source.name, record, every)));
+        let status = record.result.clone().unwrap_or_default();
+        let is_known = record.result.is_some() || next_at.is_some();
+        is_known.then_some(AuditStatus { next_at, ..status })
+    }
+
+    /// The configuration with this Source alone.
+    fn config_of(&self, source: &config::Source) -> Config {
+        Config {
+            sources: vec![source.clone()],
+            ..Config::clone(&self.config.lock())
         }
     }
 }
@@ -93,12 +94,8 @@ pub(super) async fn audit_sources(engine: Weak<Engine>, stop: CancellationToken)
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        let due = next_source(&engine).await;
-        if let Some((context, request)) = due {
-            audit(&engine, &context, request).await;
-            if stop.is_cancelled() {
-                return;
-            }
+        if let Some((context, repair)) = next_source(&engine).await {
+            audit(&engine, &context, repair).await;
             continue;
         }
         let requested = Arc::clone(&engine.audit_requested);
@@ -111,56 +108,50 @@ pub(super) async fn audit_sources(engine: Weak<Engine>, stop: CancellationToken)
     }
 }
 
-/// The Source whose audit was requested, or has been due for longest.
-async fn next_source(engine: &Engine) -> Option<(Arc<SourceContext>, RequestedAudit)> {
-    let contexts = engine.sources.contexts();
+/// The Source whose audit was requested, with what it repairs, or has been due for longest. One that is being stopped has to wait.
+async fn next_source(engine: &Engine) -> Option<(Arc<SourceContext>, Option<RepairOptions>)> {
+    let mut contexts = engine.sources.contexts();
+    contexts.retain(|context| !context.stop.is_cancelled());
     for context in &contexts {
         let request = engine.audit_requests.lock().remove(context.name());
-        if let Some(request) = request {
-            return Some((Arc::clone(context), request));
+        if let Some(repair) = request {
+            return Some((Arc::clone(context), repair));
         }
     }
     let now = clock::now().wall;
-    let mut first: Option<(DateTime<Utc>, &Arc<SourceContext>)> = None;
-    for context in &contexts {
-        let Some(every) = engine.config.lock().audit_every(context.name()) else {
+    let mut first: Option<(DateTime<Utc>, Arc<SourceContext>)> = None;
+    for context in contexts {
+        let name = context.name();
+        let is_paused = engine.paused.lock().contains_key(name);
+        let every = engine.config.lock().audit_every(name);
+        let Some(every) = every.filter(|_| !is_paused) else {
             continue;
         };
-        let known = engine.audits.lock().get(context.name()).cloned();
-        if known.is_none() {
-            note(
-                engine,
-                context.name(),
-                AuditRecord {
-                    at: now,
-                    result: None,
-                },
-            )
-            .await;
-        }
-        let next = next_audit(context.name(), known.as_ref(), every);
-        let is_paused = engine.paused.lock().contains_key(context.name());
-        if known.is_some() && !is_paused && next <= now && first.is_none_or(|(at, _)| next < at) {
+        let Some(known) = engine.audits.lock().get(name).cloned() else {
+            let (at, result) = (now, None);
+            note(engine, name, AuditRecord { at, result }).await;
+            continue;
+        };
+        let next = next_audit(name, &known, every);
+        if next <= now && first.as_ref().is_none_or(|(at, _)| next < *at) {
             first = Some((next, context));
         }
     }
-    first.map(|(_, context)| (Arc::clone(context), RequestedAudit::default()))
+    first.map(|(_, context)| (context, None))
 }
 
 /// When the next audit of a Source is due. The Sources are spread over the period by their names.
-fn next_audit(source: &str, known: Option<&AuditRecord>, every: Duration) -> DateTime<Utc> {
+fn next_audit(source: &str, known: &AuditRecord, every: Duration) -> DateTime<Utc> {
+    let result = known.result.as_ref();
+    if result.is_some_and(|result| result.error.is_some()) {
+        return known.at + TimeDelta::from_std(every.min(RETRY)).unwrap_or_default();
+    }
     let period = i64::try_from(every.as_secs().max(1)).unwrap_or(i64::MAX);
     let digest = Digest::of(Algorithm::Sha256, source.as_bytes());
     let number = digest.bytes().iter().take(6);
     let number = number.fold(0_i64, |number, byte| number << 8 | i64::from(*byte));
-    let offset = number % period;
-    let since = known.map_or_else(|| clock::now().wall, |record| record.at);
-    let result = known.and_then(|record| record.result.as_ref());
-    if result.is_some_and(|result| result.error.is_some()) {
-        return since + TimeDelta::from_std(every.min(RETRY)).unwrap_or_default();
-    }
-    let after = (since.timestamp() - offset).rem_euclid(period);
-    since + TimeDelta::seconds(period - after)
+    let after = (known.at.timestamp() - number % period).rem_euclid(period);
+    known.at + TimeDelta::seconds(period - after)
 }
 
 async fn note(engine: &Engine, source: &str, record: AuditRecord) {
@@ -173,19 +164,24 @@ async fn note(engine: &Engine, source: &str, record: AuditRecord) {
 }
 
 /// Audits a Source, and notes the result.
-async fn audit(engine: &Arc<Engine>, context: &Arc<SourceContext>, request: RequestedAudit) {
+async fn audit(engine: &Arc<Engine>, context: &Arc<SourceContext>, repair: Option<RepairOptions>) {
     let (source, began) = (context.name(), clock::now().wall);
-    tracing::info!(source, repair = request.repair.is_some(), "audit begun");
-    let done = match request.repair {
-        None => {
-            let config = engine.config.lock().of_source(source);
-            let audits = Audit::comparing(&config, engine.shared.transports.client());
-            let audit = audits.into_iter().map(Audit::resting).next();
-            run(source, audit, &context.stop).await
-        }
-        Some(options) => repair(engine, context, options).await,
+    tracing::info!(source, repair = repair.is_some(), "audit begun");
+    // Where it repairs, the Source is stopped by that.
+    let stop = if repair.is_some() {
+        &engine.stop
+    } else {
+        &context.stop
     };
-    if context.stop.is_cancelled() && done.is_err() {
+    let done = match repair {
+        None => {
+            let config = engine.config_of(&context.source);
+            let audits = Audit::comparing(&config, engine.shared.transports.client());
+            run(source, single(audits).resting(), stop).await
+        }
+        Some(options) => repair_stopped(engine, context, options).await,
+    };
+    if stop.is_cancelled() && done.is_err() {
         // A reload, a pause, or the stop of the daemon: it is due still.
         return;
     }
@@ -217,17 +213,13 @@ async fn audit(engine: &Arc<Engine>, context: &Arc<SourceContext>, request: Requ
     note(engine, source, AuditRecord { at: began, result }).await;
 }
 
+/// The audit of the only Source of a configuration.
+fn single(mut audits: Vec<Audit>) -> Audit {
+    audits.pop().expect("the configuration has one Source")
+}
+
 /// Runs an audit until it is done or stopped.
-async fn run(
-    source: &str,
-    audit: Option<Audit>,
-    stop: &CancellationToken,
-) -> Result<Summary, StatusError> {
-    let unknown = || {
-        let message = "the Source is not in the configuration any more".to_owned();
-        StatusError::new("unknown-source", message, clock::now().wall)
-    };
-    let audit = audit.ok_or_else(unknown)?;
+async fn run(source: &str, audit: Audit, stop: &CancellationToken) -> Result<Summary, StatusError> {
     let (sender, mut findings) = mpsc::channel(64);
     let running = async {
         let done = audit.run(&sender).await;
@@ -266,7 +258,7 @@ fn log(source: &str, reported: &Reported) {
 }
 
 /// Stops the worker of a Source, repairs, and starts the worker again.
-async fn repair(
+async fn repair_stopped(
     engine: &Arc<Engine>,
     context: &Arc<SourceContext>,
     options: RepairOptions,
@@ -274,25 +266,19 @@ async fn repair(
     let source = context.name();
     // A reload is not delayed by a repair: it finds the Source without a worker.
     let configuring = engine.configuring.lock().await;
-    let Some(followed) = engine.sources.find(source) else {
-        return run(source, None, &engine.stop).await;
-    };
     engine.repairing.lock().insert(source.to_owned());
-    followed.stop().await;
+    if let Some(followed) = engine.sources.find(source) {
+        followed.stop().await;
+    }
     drop(configuring);
-    let config = engine.config.lock().of_source(source);
-    let single = Engine::once(
-        &config,
-        Arc::clone(&engine.store),
-        engine.shared.transports.client(),
-    );
-    let done = match single.await {
-        Ok(single) => {
-            let client = engine.shared.transports.client();
-            let audits = Audit::repairing(&config, client, &single, options);
-            run(source, audits.into_iter().next(), &engine.stop).await
+    let config = engine.config_of(&context.source);
+    let (store, client) = (Arc::clone(&engine.store), engine.shared.transports.client());
+    let done = match Engine::once(&config, store, client).await {
+        Ok(once) => {
+            let audits = Audit::repairing(&config, client, &once, options);
+            run(source, single(audits), &engine.stop).await
         }
-        Err(error) => Err(super::operations::store_failed(error)),
+        Err(error) => Err(store_failed(error)),
     };
     let _configuring = engine.configuring.lock().await;
     engine.repairing.lock().remove(source);
@@ -327,20 +313,11 @@ fn status_of(
 }
 
 impl Config {
-    /// How often a Source is audited; `None`: never.
+    /// How often a Source is audited; `None`: never. A reload changes it without a new worker of the Source.
     fn audit_every(&self, source: &str) -> Option<Duration> {
         let mut sources = self.sources.iter();
         let found = sources.find(|known| known.name == source)?;
         found.audit_every
-    }
-
-    /// The same configuration with one Source.
-    fn of_source(&self, source: &str) -> Self {
-        let sources = self.sources.iter().filter(|known| known.name == source);
-        Self {
-            sources: sources.cloned().collect(),
-            ..self.clone()
-        }
     }
 }
 
@@ -359,7 +336,7 @@ mod tests {
         let mut days = std::collections::BTreeSet::new();
         for number in 0..100 {
             let name = format!("source-{number}");
-            let next = next_audit(&name, Some(&record), every);
+            let next = next_audit(&name, &record, every);
             let waits = next - since;
             assert!(
                 waits > TimeDelta::zero() && waits <= TimeDelta::days(30),
@@ -372,13 +349,13 @@ mod tests {
                 result: None,
             };
             let period = TimeDelta::days(30);
-            assert_eq!(next_audit(&name, Some(&done), every), next + period);
+            assert_eq!(next_audit(&name, &done, every), next + period);
             // Also if one has begun later than it was due.
             let late = AuditRecord {
                 at: next + TimeDelta::hours(1),
                 result: None,
             };
-            assert_eq!(next_audit(&name, Some(&late), every), next + period);
+            assert_eq!(next_audit(&name, &late, every), next + period);
         }
         assert!(days.len() > 20, "{days:?}");
     }

@@ -5,7 +5,7 @@
 //!
 //! Must not know what a worker does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use url::Url;
 
 use super::activity_log::log_activity;
 use super::apply::members::Members;
-use super::audits::{AuditRecords, RequestedAudit, audit_sources, stored_audits};
+use super::audits::{AuditRecords, AuditRequests, audit_sources, stored_audits};
 use super::channels::Unfollowed;
 use super::context::SourceContext;
 use super::followed::{FollowedSource, FollowedSources, followed_sets};
@@ -72,8 +72,7 @@ pub struct Engine {
     /// The configuration that the engine was started with, and the Sources and `[[notify]]` of the one in use.
     pub(super) config: Mutex<Arc<Config>>,
     pub(super) audits: Mutex<AuditRecords>,
-    /// The audits that persons have asked for, by Source.
-    pub(super) audit_requests: Mutex<BTreeMap<String, RequestedAudit>>,
+    pub(super) audit_requests: Mutex<AuditRequests>,
     pub(super) audit_requested: Arc<Notify>,
     pub(super) notify_errors: Mutex<NotifyErrors>,
     /// Why the public URL does not lead to the callback listener, and since when.

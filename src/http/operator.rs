@@ -543,7 +543,7 @@ async fn audit(
     };
     let repair = query.repair.unwrap_or(false).then_some(options);
     let requested = state.engine.request_audit(&name, repair);
-    accepted("audited", &name, caller, Ok(requested))
+    accepted("audited", &name, caller, requested)
 }
 
 /// The answer to what was done; `false`: there is no such Source.

@@ -122,6 +122,30 @@ async fn held_deletions_are_told_once_and_so_is_their_end_also_after_a_restart()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn url_is_pinged_while_there_is_nothing_to_tell() {
+    let (receiver, url) = Receiver::start(&[204]).await;
+    let mut of_user = url.clone();
+    of_user.set_username("name").unwrap();
+    of_user.set_password(Some("pass%20word")).unwrap();
+    let ping = NotifyAction::Ping {
+        url: PrivateUrl::new(of_user),
+    };
+    let notifications = vec![notify("ping", &["attention", "failing"], ping)];
+    let rig = Rig::start_with(resources(3), |config| config.notify = notifications).await;
+    rig.settled().await;
+    let request = eventually("a ping", None, async || {
+        receiver.received().pop().ok_or_else(String::new)
+    })
+    .await;
+    assert_eq!(request.body, "");
+    // `name:pass word`
+    assert_eq!(
+        request.header("authorization"),
+        "Basic bmFtZTpwYXNzIHdvcmQ="
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn message_that_is_not_accepted_is_told_by_others_and_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("messages");

@@ -48,6 +48,7 @@ async fn nothing_is_requested_of_a_source_that_is_paused_until_it_is_resumed() {
         Some(&paused.attention[0].since)
     );
     assert_eq!(post(&rig, "poll").await, 409);
+    assert_eq!(post(&rig, "audit").await, 409);
     // Once more changes nothing.
     assert_eq!(post(&rig, "pause").await, 202);
 

@@ -200,6 +200,37 @@ async fn dry_run_of_a_repair_states_what_it_would_do_and_the_daemon_does_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn repair_by_the_daemon_that_fails_says_so() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    // As if its disk were not mounted.
+    let id = home.mirror.join(".resyncd/id");
+    let kept = fs::read(&id).unwrap();
+    fs::remove_file(&id).unwrap();
+    let failed = home.run_command(&["audit", "--repair"]);
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    let line = text(&failed.stdout);
+    assert!(
+        line.starts_with("sample: not audited: ") && line.contains("[mirror-missing]"),
+        "{line}"
+    );
+    fs::write(&id, kept).unwrap();
+    home.settled(&source).await;
+    let repaired = home.run_command(&["audit", "--repair"]);
+    assert_eq!(repaired.status.code(), Some(0), "{repaired:?}");
+    // What the daemon does not do is refused, and not left out.
+    let refused = home.run_command(&["audit", "--repair", "--origin"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(
+        text(&refused.stderr).contains("[state-locked]"),
+        "{refused:?}"
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mirror_in_sync_has_no_findings() {
     let options = SampleOptions {
         sets: vec!["set1".into(), "set2".into()],
