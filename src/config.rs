@@ -9,6 +9,7 @@
 //! - `joined` has the text of the file with what it includes and what the environment sets;
 //! - `hours` has the hours of a day;
 //! - `hook` reads `[[source.hook]]`, `notify` `[[notify]]`;
+//! - `publish` reads `[publish]`;
 //! - `auth` reads `[source.auth]`;
 //! - `callback_protocols` has the protocols of interfaces for callbacks;
 //! - `clients` makes the clients of requests;
@@ -46,6 +47,7 @@ mod keys;
 mod notify;
 mod overlap;
 mod proxies;
+mod publish;
 mod schema;
 mod secret;
 mod source;
@@ -69,6 +71,7 @@ pub use hook::{Hook, HookAction};
 pub use hours::DayHours;
 pub use notify::{Notify, NotifyAction, NotifyFormat};
 pub use overlap::folders_overlap;
+pub use publish::{PublishConfig, PublishHub, PublishedFolder};
 use resourcesync::{Algorithm, Digest};
 use resyncd_channels::XmppAccount;
 use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
@@ -101,6 +104,10 @@ pub struct Config {
     pub xmpp: Option<XmppAccount>,
     /// Who is told what waits for a person; their names are distinct.
     pub notify: Vec<Notify>,
+    /// What resyncd publishes as a Source.
+    pub publish: PublishConfig,
+    /// The folders that are published; their names are distinct, also from those of the Sources.
+    pub folders: Vec<PublishedFolder>,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }
@@ -254,6 +261,8 @@ pub struct Source {
     pub hosts: Vec<String>,
     /// Which resources are mirrored.
     pub filter: Filter,
+    /// Whether what is mirrored is published.
+    pub publish: bool,
     /// Who gets its changes; their names are distinct.
     pub hooks: Vec<Hook>,
 }
@@ -265,6 +274,12 @@ impl Config {
         let is_notified = self.sources.iter().any(|source| source.notifications);
         is_notified && self.callback.public_url.is_some()
     }
+
+    /// Whether anything is published.
+    #[must_use]
+    pub fn publishes(&self) -> bool {
+        !self.folders.is_empty() || self.sources.iter().any(|source| source.publish)
+    }
 }
 
 impl Source {
@@ -274,12 +289,13 @@ impl Source {
         self.sets.is_empty() || self.sets.contains(capability_list)
     }
 
-    /// Whether another configuration follows the Source in the same way: whatever its hooks and audits are.
+    /// Whether another configuration follows the Source in the same way: whatever its hooks and audits are, and whether it is published.
     #[must_use]
     pub fn is_followed_as(&self, other: &Self) -> bool {
         let followed = |source: &Self| Self {
             hooks: Vec::new(),
             audit_every: None,
+            publish: false,
             ..source.clone()
         };
         followed(self) == followed(other)

@@ -128,6 +128,7 @@ pub mod config;
 pub mod engine;
 pub mod http;
 pub mod metrics;
+pub mod publish;
 mod random;
 pub mod status;
 pub mod store;

@@ -35,6 +35,9 @@ pub struct Status {
     /// The Sources that are not followed any more and were not forgotten: their files, and their rows in the database, stay.
     #[serde(default)]
     pub former_sources: Vec<FormerSource>,
+    /// What is published; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publish: Option<PublishStatus>,
     /// The subscriptions of sets that are not followed any more, while they are being ended.
     #[serde(default)]
     pub unfollowed: Vec<UnfollowedStatus>,
@@ -91,6 +94,43 @@ impl ConfigurationStatus {
             restart_required,
         }
     }
+}
+
+/// What is published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PublishStatus {
+    /// What each URI begins with.
+    pub url: String,
+    /// The sets that are published: of folders and of Sources, in the order of the configuration.
+    pub sets: Vec<PublishedSetStatus>,
+}
+
+/// A set that is published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PublishedSetStatus {
+    /// The Source, or the folder.
+    pub source: String,
+    /// Its Capability List, as it is published.
+    pub capability_list: String,
+    /// How many resources it has.
+    pub resources: u64,
+    /// The time after which its changes are published.
+    pub since: String,
+    /// How many subscribers it has.
+    pub subscribers: u64,
+    /// Those that have not been told everything, the ones that are furthest behind first; a bounded number.
+    pub behind: Vec<SubscriberStatus>,
+}
+
+/// A subscriber that has not been told everything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SubscriberStatus {
+    /// The host of its callback.
+    pub host: String,
+    /// For how long it has not been told something, in seconds.
+    pub seconds: u64,
+    /// How many deliveries in a row it has not accepted.
+    pub failures: u32,
 }
 
 /// A Source that is not followed any more and was not forgotten.

@@ -12,7 +12,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use resyncd::config::{Baseline, Config, ConfigFaults, Environment, Filter, Signatures, Source};
+use resyncd::config::{
+    Baseline, Config, ConfigFaults, Environment, Filter, PublishHub, Signatures, Source,
+};
 use resyncd_core::{LinkRules, MediaRange, ResourceUri, Selection};
 use url::Url;
 
@@ -57,6 +59,8 @@ fn example_shows_the_defaults() {
     let mut expected = Config::new("/var/lib/resyncd", vec![source]);
     let public_url = "https://destination.example.net/resyncd/";
     expected.callback.public_url = Some(Url::parse(public_url).unwrap());
+    let published = "https://mirror.example.net/";
+    expected.publish.public_url = Some(Url::parse(published).unwrap());
     assert_eq!(as_text(&example), as_text(&expected));
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(example.http.user_agent, format!("resyncd/{version}"));
@@ -89,7 +93,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 83] = [
+const KEYS: [(&str, &str); 91] = [
     ("include", "[]"),
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
@@ -127,6 +131,13 @@ const KEYS: [(&str, &str); 83] = [
     ("xmpp.password_file", "\"\""),
     ("xmpp.password_credential", "\"\""),
     ("xmpp.server", "\"\""),
+    ("publish.listen", "\"127.0.0.1:8463\""),
+    ("publish.public_url", "\"https://mirror.example.net/\""),
+    ("publish.content", "true"),
+    ("publish.hub", "\"built-in\""),
+    ("publish.keep_changes", "\"30d\""),
+    ("publish.dumps", "\"on-demand\""),
+    ("publish.token_file", "\"\""),
     ("source.name", "\"example\""),
     ("source.url", "\"https://example.com/\""),
     ("source.mirror", "\"/srv/mirror/example\""),
@@ -147,6 +158,7 @@ const KEYS: [(&str, &str); 83] = [
     ("source.undated_per_day", "10000"),
     ("source.stale_after", "\"0\""),
     ("source.audit_every", "\"0\""),
+    ("source.publish", "false"),
     ("source.delete", "true"),
     ("source.max_delete", "\"10%\""),
     ("source.signatures", "\"required\""),
@@ -229,6 +241,16 @@ package = "5GB"
 inbox = "4MiB"
 held_notifications = 1_0
 third_party_requests = 9
+[publish]
+listen = "127.0.0.1:3"
+public_url = "https://m.example/x"
+content = false
+hub = "https://hub.example/"
+keep_changes = "0"
+dumps = "off"
+[[publish.folder]]
+name = "theses"
+path = "theses"
 [[source]]
 name = "b-1"
 url = "HTTP://B.example/a#top"
@@ -247,6 +269,7 @@ versions = "kept"
 undated_per_day = 7
 stale_after = "30d"
 audit_every = "60d"
+publish = true
 trust_hub = true
 callback_protocols = ["HTTP://b.example/callback"]
 delete = false
@@ -285,7 +308,25 @@ representations = ["Application/PDF"]
     assert_eq!(config.limits.inbox, 4_194_304);
     assert_eq!(config.limits.held_notifications, 10);
     assert_eq!(config.limits.third_party_requests, 9);
+    let publish = &config.publish;
+    assert_eq!(publish.listen.to_string(), "127.0.0.1:3");
+    assert_eq!(
+        publish.public_url.as_ref().unwrap().as_str(),
+        "https://m.example/x/"
+    );
+    assert!(!publish.content && !publish.dumps);
+    assert_eq!(
+        publish.hub,
+        PublishHub::At(Url::parse("https://hub.example/").unwrap())
+    );
+    assert_eq!(publish.keep_changes, None);
+    let folder = &config.folders[0];
+    assert_eq!(
+        (&*folder.name, &*folder.path),
+        ("theses", Path::new("/etc/resyncd/theses"))
+    );
     let source = &config.sources[0];
+    assert!(source.publish);
     assert_eq!(source.name, "b-1");
     assert_eq!(source.url.as_str(), "http://b.example/a");
     let mirror = Path::new("/etc/resyncd/../mirror/b");

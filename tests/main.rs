@@ -16,6 +16,7 @@ mod fuzzing;
 mod generated_docs;
 mod hostile;
 mod process;
+mod publish;
 mod readme;
 mod support;
 mod websocket;

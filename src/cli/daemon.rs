@@ -19,6 +19,7 @@ use crate::http::{
     BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
     operator_router, serve,
 };
+use crate::publish::{Publisher, publish, site_router};
 use crate::status::{Status, StatusError};
 use crate::store::{Store, StoreError, Wake};
 
@@ -79,6 +80,16 @@ pub struct Daemon {
     secrets: SharedRedaction,
     rejections: RejectionCounters,
     status_listener: RunningListener,
+    /// The address of the listener for Destinations; `None`: nothing is published.
+    pub publish: Option<SocketAddr>,
+    publication: Option<Publication>,
+}
+
+/// What is published, and its listener.
+struct Publication {
+    publisher: Arc<Publisher>,
+    listener: RunningListener,
+    worker: JoinHandle<()>,
 }
 
 /// What the daemon can't work without.
@@ -149,6 +160,12 @@ impl Daemon {
         } else {
             None
         };
+        let published = if config.publishes() {
+            Some(listen("[publish]", config.publish.listen).await?)
+        } else {
+            None
+        };
+        let publish = published.as_ref().map(|bound| bound.address);
         let (status_address, callback_address) =
             (status.address, callback.as_ref().map(|bound| bound.address));
         let rejections = RejectionCounters::default();
@@ -167,6 +184,12 @@ impl Daemon {
             tokio::spawn(stopping).abort_handle()
         });
         let probing = probe_public_url(&config, &engine, &rejections);
+        let publication =
+            published.map(|bound| Publication::start(bound, &config, &store, &client, &rejections));
+        if let Some(publication) = &publication {
+            let publisher: Arc<Publisher> = Arc::clone(&publication.publisher);
+            engine.show_publication(publisher);
+        }
         let stop = CancellationToken::new();
         let router = operator_router(
             Arc::clone(&engine),
@@ -199,6 +222,8 @@ impl Daemon {
             secrets,
             rejections,
             status_listener,
+            publish,
+            publication,
         })
     }
 
@@ -235,6 +260,9 @@ impl Daemon {
         self.secrets.replace(&all.redaction());
         let keys = changes.restart_required.clone();
         self.engine.reload(&next, keys).await;
+        if let Some(publication) = &self.publication {
+            publication.publisher.reload(&next);
+        }
         configured.config = next;
         Ok(changes)
     }
@@ -342,8 +370,42 @@ impl Daemon {
             probing.abort();
         }
         configured.callback_listener.stop().await;
+        if let Some(publication) = self.publication {
+            publication.stop().await;
+        }
         self.engine.stop().await;
         self.status_listener.stop().await;
+    }
+}
+
+impl Publication {
+    fn start(
+        bound: BoundListener,
+        config: &Config,
+        store: &Arc<Store>,
+        client: &Client,
+        rejections: &RejectionCounters,
+    ) -> Self {
+        let publisher = Publisher::new(config, Arc::clone(store), client, bound.url());
+        let publisher = Arc::new(publisher);
+        let stop = CancellationToken::new();
+        let router = site_router(Arc::clone(&publisher), rejections.clone());
+        let serving = serve(bound, router, stop.clone(), rejections.clone());
+        let worker = publish(Arc::clone(&publisher), stop.clone());
+        Self {
+            publisher,
+            worker: tokio::spawn(worker),
+            listener: RunningListener {
+                stop,
+                task: Some(tokio::spawn(serving)),
+            },
+        }
+    }
+
+    async fn stop(self) {
+        self.listener.stop().await;
+        // A worker that panicked has nothing to end.
+        let _ = self.worker.await;
     }
 }
 

@@ -257,6 +257,17 @@ test. A [[notify]] with `ping` is pinged.
 Exit status: 0 if it was accepted, 1 otherwise, 2 if the configuration has
 faults, or no [[notify]] of that name.";
 
+pub(super) const PUBLISH: &str = "\
+Examples:
+  resyncd publish /srv/theses
+  resyncd publish . --public-url https://files.example.net/
+
+Files are recorded when they have been left alone for two seconds. What has a
+name that begins with a dot is not published, nor are symbolic links.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 if it can't start or go on, 2 if the
+folder can't be published.";
+
 pub(super) const DEMO: &str = "\
 Examples:
   resyncd demo

@@ -2,7 +2,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `run`, `demo` | the commands that are a daemon |
+//! | `run`, `publish`, `demo` | the commands that are a daemon |
 //! | `check`, `configuration` (`config`), `discover`, `explain`, `man` (also `completions`), `version` | those that need neither a daemon nor its state |
 //! | `notify` | sends a message that tries a `[[notify]]` |
 //! | `sync`, `audit`, `backup`, `restore` | those that work on the state by themselves |
@@ -61,6 +61,7 @@ mod planned_changes;
 mod poll;
 mod progress;
 mod public_url;
+mod publish;
 mod reload;
 mod restore;
 mod retry;
@@ -175,6 +176,9 @@ enum CliCommand {
     /// Send a message to try how people are told what waits for them
     #[command(after_help = help::NOTIFY)]
     Notify(notify::NotifyArguments),
+    /// Publish a folder as a Source, until SIGTERM or SIGINT
+    #[command(after_help = help::PUBLISH)]
+    Publish(publish::PublishArguments),
     /// Run a changing sample Source, its hub and a daemon that follows it, on loopback
     #[command(after_help = help::DEMO)]
     Demo(demo::DemoArguments),
@@ -267,6 +271,7 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Explain(arguments) => return explain::explain(arguments),
         CliCommand::Completions(arguments) => return Ok(man::completions(arguments)),
         CliCommand::Man(arguments) => return man::man(arguments),
+        CliCommand::Publish(publish) => return publish::publish(publish).await,
         CliCommand::Demo(demo) => return demo::demo(demo).await,
         CliCommand::Check(check) => {
             let _summaries = log_warnings(LogFormat::Auto);
@@ -323,6 +328,7 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Run
         | CliCommand::Check(_)
         | CliCommand::Config(_)
+        | CliCommand::Publish(_)
         | CliCommand::Demo(_)
         | CliCommand::Discover(_)
         | CliCommand::Explain(_)

@@ -53,6 +53,8 @@ impl Config {
             notify: _,
             log,
             xmpp,
+            publish,
+            folders,
             sources: _,
         } = self;
         let mut keys = Vec::new();
@@ -66,6 +68,10 @@ impl Config {
         keys.extend(log.differing(&other.log));
         if *xmpp != other.xmpp {
             keys.push("xmpp".to_owned());
+        }
+        keys.extend(publish.differing(&other.publish));
+        if *folders != other.folders {
+            keys.push("publish.folder".to_owned());
         }
         keys
     }

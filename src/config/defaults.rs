@@ -26,7 +26,10 @@ impl Config {
     #[must_use]
     pub fn redaction(&self) -> Redaction {
         let mut redaction = Redaction::default();
-        if let Some(token) = &self.status.token {
+        for token in [&self.status.token, &self.publish.token]
+            .into_iter()
+            .flatten()
+        {
             redaction = redaction.with(token.expose());
         }
         if let Some(account) = &self.xmpp {

@@ -49,7 +49,9 @@ impl Config {
                 given.append(&mut shown, name, found(name));
             }
             let repeated = file.tables.iter();
-            let is_repeated = |kind: &str| kind == "notify" || kind.starts_with("source");
+            let is_repeated = |kind: &str| {
+                ["notify", "publish.folder"].contains(&kind) || kind.starts_with("source")
+            };
             for (kind, _, table) in repeated.filter(|(kind, ..)| is_repeated(kind)) {
                 shown.push_str(&match *kind {
                     "source.auth" => "\n[source.auth]\n".to_owned(),

@@ -76,6 +76,12 @@ pub(super) struct Reason {
     pub(super) message: String,
 }
 
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.message, self.code)
+    }
+}
+
 /// A value, or why there is none.
 pub(super) type Parsed<T> = Result<T, Reason>;
 

@@ -12,13 +12,15 @@ use toml::de::DeTable;
 
 use super::table::Table;
 use super::{
-    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, StatusConfig,
+    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, PublishConfig,
+    StatusConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, Parsed, Reason, line_at};
 use crate::config::joined::JoinedText;
 use crate::config::notify::read_notifications;
 use crate::config::overlap::check_listeners;
+use crate::config::publish::read_folders;
 use crate::config::source::read_sources;
 use crate::config::table_reader::{Class, Located, TableReader, text};
 use crate::config::value::{parse_nonzero_duration, parse_user_agent};
@@ -153,14 +155,19 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let mut section = top.table("status");
     let status = StatusConfig::read(&mut section);
     let status_at = section.located("listen", status.listen);
-    check_listeners(top.file, &callback_at, &status_at);
     let http = HttpSettings::read(&mut top.table("http"));
     let limits = read_limits(&mut top.table("limits"));
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
     let xmpp = read_xmpp(&mut top.table("xmpp"));
     let notify = read_notifications(&mut top);
-    let sources = read_sources(&mut top, &state_dir);
+    let mut section = top.table("publish");
+    let publish = PublishConfig::read(&mut section);
+    let publish_at = section.located("listen", publish.listen);
+    let found = read_folders(&mut section);
+    check_listeners(top.file, &[callback_at, status_at, publish_at]);
+    let folders = found.folders.clone();
+    let sources = read_sources(&mut top, &state_dir, &publish, found);
     Config {
         state_dir: state_dir.value,
         callback,
@@ -171,6 +178,8 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
         log,
         xmpp,
         notify,
+        publish,
+        folders,
         sources,
     }
 }
@@ -216,7 +225,7 @@ pub(super) type Classes = BTreeMap<(&'static str, &'static str), Class>;
 
 /// The classes of all keys. Reading a file states them, whatever it has.
 pub(super) static CLASSES: LazyLock<Classes> = LazyLock::new(|| {
-    const TABLES: &str = "[[notify]]\n[[source]]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
+    const TABLES: &str = "[[notify]]\n[[publish.folder]]\n[[source]]\n[[source.hook]]\nurl = \"http://localhost/\"\n";
     examine_here(TABLES, |file, _| std::mem::take(&mut file.classes))
 });
 

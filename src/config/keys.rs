@@ -10,16 +10,17 @@ use toml::de::DeValue;
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
 /// The tables with single brackets outside of a Source, in the order of the example.
-pub(super) const TABLES: [&str; 7] = [
-    "callback", "status", "http", "limits", "feed", "log", "xmpp",
+pub(super) const TABLES: [&str; 8] = [
+    "callback", "status", "http", "limits", "feed", "log", "xmpp", "publish",
 ];
 
 /// The keys whose value in the example is no default.
-const WITHOUT_DEFAULT: [&str; 11] = [
+const WITHOUT_DEFAULT: [&str; 12] = [
     "public_url",
     "name",
     "url",
     "mirror",
+    "path",
     "trust_hub",
     "command",
     "mail",
@@ -70,6 +71,7 @@ pub(super) fn names_of(table: &str) -> Vec<&'static str> {
     let mut names: Vec<_> = keys_of(table).map(|key| key.name).collect();
     match table {
         "" => names.extend(TABLES.into_iter().chain(["notify", "source"])),
+        "publish" => names.push("folder"),
         "source" => names.extend(["auth", "hook"]),
         _ => {}
     }

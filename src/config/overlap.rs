@@ -46,22 +46,19 @@ pub(super) fn check_folders(
     }
 }
 
-/// The two listeners have different addresses.
-pub(super) fn check_listeners(
-    file: &mut FileReader<'_>,
-    callback: &Located<SocketAddr>,
-    status: &Located<SocketAddr>,
-) {
-    let (one, other) = (callback.value, status.value);
-    // Port 0: the system chooses a free port for each listener.
-    let same = one.port() == other.port() && one.port() != 0;
-    if same && (covers(one.ip(), other.ip()) || covers(other.ip(), one.ip())) {
-        let at = if status.line.is_some() {
-            status
-        } else {
-            callback
-        };
-        reject!(file, at, "same-listener": "callback.listen, {one}, and status.listen, {other}, conflict");
+/// The listeners have different addresses.
+pub(super) fn check_listeners(file: &mut FileReader<'_>, listeners: &[Located<SocketAddr>]) {
+    for (index, other) in listeners.iter().enumerate() {
+        for one in &listeners[..index] {
+            let (first, second) = (one.value, other.value);
+            // Port 0: the system chooses a free port for each listener.
+            let same = first.port() == second.port() && first.port() != 0;
+            if same && (covers(first.ip(), second.ip()) || covers(second.ip(), first.ip())) {
+                let at = if other.line.is_some() { other } else { one };
+                let (first_key, second_key) = (&one.key, &other.key);
+                reject!(file, at, "same-listener": "{first_key}, {first}, and {second_key}, {second}, conflict");
+            }
+        }
     }
 }
 

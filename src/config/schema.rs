@@ -25,6 +25,8 @@ impl Config {
         for name in TABLES {
             properties.insert(name.to_owned(), object(table(name), &[]));
         }
+        let folder = object(table("publish.folder"), &["name", "path"]);
+        properties["publish"]["properties"]["folder"] = json!({ "type": "array", "items": folder });
         let mut source = table("source");
         source.insert("auth".to_owned(), object(table("source.auth"), &[]));
         let hooks = json!({ "type": "array", "items": object(table("source.hook"), &[]) });

@@ -35,7 +35,7 @@ impl Secret {
 
     /// Reads the only line of a file; the error is for a person.
     pub fn of_file(path: &Path) -> Result<Self, String> {
-        Self::read(path).map_err(|reason| format!("{} [{}]", reason.message, reason.code))
+        Self::read(path).map_err(|reason| reason.to_string())
     }
 
     /// Reads the only line of a file.

@@ -7,11 +7,12 @@ use resyncd_core::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
 use resyncd_fetch::{Credentials, PaceLimits};
 use url::Url;
 
-use super::{Baseline, CallbackProtocols, DayHours, Filter, Signatures, Source};
+use super::{Baseline, CallbackProtocols, DayHours, Filter, PublishConfig, Signatures, Source};
 use crate::config::auth::read_auth;
 use crate::config::fault::Parsed;
 use crate::config::hook::read_hooks;
 use crate::config::overlap::{check_folders, check_names};
+use crate::config::publish::{FoundFolders, check_private};
 use crate::config::table_reader::{Class, Located, TableReader, flag, text};
 use crate::config::value::{
     parse_bandwidth, parse_duration, parse_host, parse_lease, parse_nonzero_duration, parse_url,
@@ -21,10 +22,18 @@ use crate::config::value::{
 pub(super) fn read_sources(
     document: &mut TableReader<'_, '_>,
     state_dir: &Located<PathBuf>,
+    publish: &PublishConfig,
+    published: FoundFolders,
 ) -> Vec<Source> {
-    let (mut sources, mut names, mut mirrors) = (Vec::new(), Vec::new(), Vec::new());
+    let FoundFolders {
+        mut names,
+        paths: mut mirrors,
+        folders,
+    } = published;
+    let mut sources = Vec::new();
     let number = document.tables("source", "source", |_, mut section| {
         let source = read_source(&mut section);
+        check_private(&mut section, &source, publish);
         names.extend(section.valid("name", &source.name));
         mirrors.extend(section.valid("mirror", &source.mirror));
         // The folder of versions is one of a mirror: nothing else may be in it, and it is in no other.
@@ -32,7 +41,7 @@ pub(super) fn read_sources(
         mirrors.extend(versions.and_then(|versions| section.valid("versions", versions)));
         sources.push(source);
     });
-    if number == 0 {
+    if number == 0 && folders.is_empty() {
         reject!(document, "source", "no-source": "no [[source]] is configured");
     }
     check_names(document.file, &names);
@@ -101,6 +110,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         callback_protocols: CallbackProtocols::new(section.list("callback_protocols", read_uri)),
         hosts: section.list("hosts", parse_host),
         filter: read_filter(section),
+        publish: section.flag("publish"),
         hooks: Vec::new(),
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Must not know what a worker does.
 
+use futures_util::future::BoxFuture;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -41,7 +42,7 @@ use super::versions::folder::VersionsFolder;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::metrics::Counters;
-use crate::status::{ConfigurationStatus, StatusError};
+use crate::status::{ConfigurationStatus, PublishStatus, StatusError};
 use crate::store::{FeedSearch, FollowedSets, Store, StoreError};
 
 /// How long a worker that has something to do may take no step: no answer, no bytes, nothing read or written.
@@ -75,6 +76,8 @@ pub struct Engine {
     pub(super) audit_requests: Mutex<AuditRequests>,
     pub(super) audit_requested: Arc<Notify>,
     pub(super) notify_errors: Mutex<NotifyErrors>,
+    /// What is published, for the status.
+    pub(super) publication: Mutex<Option<Arc<dyn Publication>>>,
     /// Why the public URL does not lead to the callback listener, and since when.
     pub(super) public_url_error: Mutex<Option<StatusError>>,
     /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
@@ -87,6 +90,12 @@ pub struct Engine {
     /// Whether a worker has ended by a panic, and was not started again.
     has_panicked: AtomicBool,
     pub(super) stop: CancellationToken,
+}
+
+/// What is published.
+pub trait Publication: Send + Sync {
+    /// Its status; `None`: it can't be read now.
+    fn status(&self) -> BoxFuture<'_, Option<PublishStatus>>;
 }
 
 /// What the contexts of all Sources are made of. A reload does not change it.
@@ -197,6 +206,7 @@ impl Engine {
             audit_requests: Mutex::default(),
             audit_requested: Arc::default(),
             notify_errors: Mutex::default(),
+            publication: Mutex::default(),
             public_url_error: Mutex::default(),
             configuring: tokio::sync::Mutex::default(),
             forgetting: Forgetting::default(),
@@ -273,6 +283,11 @@ impl Engine {
         } else {
             start_worker(workers, &self.moved, context)
         }
+    }
+
+    /// Shows what is published in the status.
+    pub fn show_publication(&self, publication: Arc<dyn Publication>) {
+        *self.publication.lock() = Some(publication);
     }
 
     /// Records why the public URL does not lead to the callback listener; `None`: it does, or need not.

@@ -91,6 +91,7 @@ pub(super) async fn status(
         configuration: ConfigurationStatus::default(),
         attention: write_failure.iter().map(attention::of_database).collect(),
         former_sources: Vec::new(),
+        publish: None,
         // The engine and the listener add these.
         unfollowed: Vec::new(),
         hosts: Vec::new(),

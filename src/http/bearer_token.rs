@@ -1,4 +1,4 @@
-//! The optional token of the status endpoint (RFC 6750, section 2.1).
+//! The optional token of a listener (RFC 6750, section 2.1).
 
 use std::sync::Arc;
 
@@ -11,22 +11,31 @@ use super::error_response::error_response;
 use super::rejection_counters::RejectionCounters;
 use crate::config::Secret;
 
-/// What is answered to everybody: programs that watch the process have no token, and the answers state nothing else.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 const CODE: &str = "unauthorized";
 
 /// Checks requests for the token.
 #[derive(Clone)]
-pub(super) struct BearerToken {
+pub(crate) struct BearerToken {
     /// `None`: none is required.
     token: Option<Arc<Secret>>,
+    /// The table of the configuration that names its file.
+    table: &'static str,
+    /// What is answered to everybody.
+    open: &'static [&'static str],
     rejections: RejectionCounters,
 }
 
 impl BearerToken {
-    pub(super) fn new(token: Option<Secret>, rejections: RejectionCounters) -> Self {
+    pub(crate) fn new(
+        token: Option<Secret>,
+        table: &'static str,
+        open: &'static [&'static str],
+        rejections: RejectionCounters,
+    ) -> Self {
         Self {
             token: token.map(Arc::new),
+            table,
+            open,
             rejections,
         }
     }
@@ -40,12 +49,12 @@ impl BearerToken {
         let is_token = stated.is_some_and(|(scheme, stated)| {
             scheme.eq_ignore_ascii_case("bearer") && token.is(stated.trim())
         });
-        is_token || OPEN.contains(&path)
+        is_token || self.open.contains(&path)
     }
 }
 
 /// Middleware: answers 401 to a request without the token.
-pub(super) async fn require_token(
+pub(crate) async fn require_token(
     State(guard): State<BearerToken>,
     request: Request,
     next: Next,
@@ -54,8 +63,11 @@ pub(super) async fn require_token(
         return next.run(request).await;
     }
     guard.rejections.count(CODE);
-    let message = "the request needs the token of [status] token_file";
-    let mut response = error_response(StatusCode::UNAUTHORIZED, CODE, message);
+    let message = format!(
+        "the request needs the token of [{}] token_file",
+        guard.table
+    );
+    let mut response = error_response(StatusCode::UNAUTHORIZED, CODE, &message);
     let scheme = HeaderValue::from_static("Bearer realm=\"resyncd\"");
     response
         .headers_mut()

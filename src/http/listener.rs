@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
+use axum::http::HeaderMap;
 use axum::middleware::from_fn_with_state;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use resourcesync::uri::parse_uri;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use super::connection_slots::{ConnectionSlots, note_request};
 use super::rejection_counters::RejectionCounters;
@@ -27,12 +30,36 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after an idle connection was closed to free a file descriptor.
 const CLOSE_PAUSE: Duration = Duration::from_millis(2);
 
+/// Who has sent a request: an extension of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(SocketAddr);
+
+impl Peer {
+    /// Whether a request is from this machine itself, and not passed on by a proxy on it.
+    pub(crate) fn is_local(self, headers: &HeaderMap) -> bool {
+        let is_passed_on = FORWARDED.iter().any(|name| headers.contains_key(*name));
+        self.0.ip().to_canonical().is_loopback() && !is_passed_on
+    }
+}
+
+/// What proxies add.
+const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
 /// A bound socket that is not served yet.
 #[derive(Debug)]
 pub struct BoundListener {
     listener: TcpListener,
     /// The address, with the port that the system chose if port 0 was configured.
     pub address: SocketAddr,
+}
+
+impl BoundListener {
+    /// Its URL, as this machine sees it.
+    #[must_use]
+    pub fn url(&self) -> Url {
+        let url = parse_uri(&format!("http://{}/", self.address));
+        url.expect("an address with a port is a part of a URL")
+    }
 }
 
 /// Binds an address.
@@ -61,7 +88,7 @@ pub async fn serve(
             () = stop.cancelled() => break,
             accepted = bound.listener.accept() => accepted,
         };
-        let (stream, _) = match accepted {
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
@@ -86,7 +113,8 @@ pub async fn serve(
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT);
         let noting = from_fn_with_state(slot.requests.clone(), note_request);
-        let service = TowerToHyperService::new(router.clone().layer(noting));
+        let router = router.clone().layer(noting).layer(Extension(Peer(peer)));
+        let service = TowerToHyperService::new(router);
         let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
         let rejections = rejections.clone();
         tokio::spawn(async move {

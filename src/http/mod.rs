@@ -41,7 +41,9 @@ mod query;
 mod rejection_counters;
 mod resource_line;
 
+pub(crate) use bearer_token::{BearerToken, require_token};
 pub use callback::{Callback, SharedRedaction, callback_router};
+pub(crate) use listener::Peer;
 pub use listener::{BoundListener, bind, serve};
 pub use operator::{operator_api, operator_router};
 pub use rejection_counters::{PROBE, REJECTED, RejectionCounters};

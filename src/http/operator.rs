@@ -32,6 +32,9 @@ use crate::status::{
 };
 use crate::store::Store;
 
+/// What is answered to everybody: programs that watch the process have no token, and the answers state nothing else.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
 /// How many rows one page of a list has by default.
 const DEFAULT_ROWS: usize = 1000;
 /// How many rows one page of a list has at most.
@@ -138,7 +141,7 @@ pub fn operator_router(
         ))
         .merge(page_router(engine, store, stop, rejections.clone()))
         .layer(from_fn_with_state(
-            BearerToken::new(config.token.clone(), rejections.clone()),
+            BearerToken::new(config.token.clone(), "status", &OPEN, rejections.clone()),
             require_token,
         ))
         .layer(from_fn_with_state(

@@ -9,11 +9,12 @@ use super::families::{
     BUILD_INFO, CHANNEL_ERRORS, CHANNEL_GAPS, CHANNEL_LAST, CHANNEL_LEASE, CHANNEL_VERIFICATIONS,
     CHANNELS, CONFIG_LOADED, CONFIG_SUCCESSFUL, DELIVERIES, HOOK_BEHIND, HOOK_FAILING,
     HOOK_POSITION, HOOK_RUNS, INBOX_BYTES, INBOX_DELIVERIES, NOTIFICATIONS, NOTIFICATIONS_HELD,
-    PROCESS_START, REJECTED_REQUESTS, SET_ATTENTION, SET_BEHIND, SET_BYTES, SET_DEAD_PARTS,
-    SET_ERRORS, SET_FAILED, SET_GAPS, SET_HELD, SET_LAST_POLL, SET_NEWEST_DOCUMENT, SET_NEXT_POLL,
-    SET_NOTICES, SET_PATCHES, SET_PENDING, SET_RESOURCES, SET_STATE, SET_SYNCED_UNTIL,
-    SET_UNAVAILABLE, SET_UNDATED, SET_UNREAD, SOURCE_ATTENTION, SOURCE_AUDIT_FILES,
-    SOURCE_AUDIT_TIME, SOURCE_ERRORS, SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
+    PROCESS_START, PUBLISHED_BEHIND, PUBLISHED_RESOURCES, PUBLISHED_SUBSCRIBERS, REJECTED_REQUESTS,
+    SET_ATTENTION, SET_BEHIND, SET_BYTES, SET_DEAD_PARTS, SET_ERRORS, SET_FAILED, SET_GAPS,
+    SET_HELD, SET_LAST_POLL, SET_NEWEST_DOCUMENT, SET_NEXT_POLL, SET_NOTICES, SET_PATCHES,
+    SET_PENDING, SET_RESOURCES, SET_STATE, SET_SYNCED_UNTIL, SET_UNAVAILABLE, SET_UNDATED,
+    SET_UNREAD, SOURCE_ATTENTION, SOURCE_AUDIT_FILES, SOURCE_AUDIT_TIME, SOURCE_ERRORS,
+    SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
 };
 use super::process::add_process;
 use super::samples::Samples;
@@ -43,6 +44,13 @@ pub fn exposition(status: &Status, counters: &Counters) -> Result<String, promet
     }
     for source in &status.sources {
         add_source(&mut samples, source, now);
+    }
+    for set in status.publish.iter().flat_map(|publish| &publish.sets) {
+        let labels = [set.source.as_str(), set.capability_list.as_str()];
+        let behind = set.behind.first().map_or(0, |behind| behind.seconds);
+        samples.add(&PUBLISHED_RESOURCES, &labels, set.resources as f64);
+        samples.add(&PUBLISHED_SUBSCRIBERS, &labels, set.subscribers as f64);
+        samples.add(&PUBLISHED_BEHIND, &labels, behind as f64);
     }
     samples.add(&PROCESS_START, &[], seconds(&status.started_at));
     add_process(&mut samples);

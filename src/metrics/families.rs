@@ -64,6 +64,13 @@ families! {
     REJECTED_REQUESTS: Counter "resyncd_rejected_requests_total" ["code"]
         "Requests that belong to no channel and that the listeners have rejected, by code.";
 
+    PUBLISHED_RESOURCES: Gauge "resyncd_published_resources" ["source", "set"]
+        "Resources of a set that is published, by its published Capability List.";
+    PUBLISHED_SUBSCRIBERS: Gauge "resyncd_published_subscribers" ["source", "set"]
+        "Subscribers of the set at the built-in hub.";
+    PUBLISHED_BEHIND: Gauge "resyncd_published_subscriber_behind_seconds" ["source", "set"]
+        "For how long the subscriber that is furthest behind has not been told something; 0: all have been told everything.";
+
     SOURCE_STATE: Gauge "resyncd_source_state" ["source", "state"]
         "1 for the state of the Source, 0 for the others.";
     SOURCE_SETS: Gauge "resyncd_source_sets" ["source"]

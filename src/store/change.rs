@@ -22,6 +22,8 @@ pub enum Origin {
     Audit,
     /// No document: a person has a Source, or its former sets, forgotten.
     Forget,
+    /// No document: a folder of this machine.
+    Folder,
 }
 
 impl Origin {
@@ -35,6 +37,7 @@ impl Origin {
             Self::ResourceDump => "resource-dump",
             Self::Audit => "audit",
             Self::Forget => "forget",
+            Self::Folder => "folder",
         }
     }
 
@@ -47,6 +50,7 @@ impl Origin {
             Self::ResourceDump,
             Self::Audit,
             Self::Forget,
+            Self::Folder,
         ];
         all.into_iter().find(|origin| origin.code() == code)
     }

@@ -24,3 +24,20 @@ row_id! {
     /// A resource that a document has named.
     ResourceId
 }
+
+impl ResourceId {
+    /// Before all rows.
+    pub(crate) const NONE: Self = Self(0);
+    /// After all rows.
+    pub(crate) const LAST: Self = Self(i64::MAX);
+
+    /// The number of the row.
+    pub(crate) fn number(self) -> i64 {
+        self.0
+    }
+
+    /// The rows from one number on and before another: after a row, up to another one.
+    pub(crate) fn range(first: i64, end: i64) -> (Self, Self) {
+        (Self(first - 1), Self(end - 1))
+    }
+}

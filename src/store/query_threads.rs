@@ -38,6 +38,10 @@ pub(super) enum Lane {
     Work,
     /// People and programs that read the status, or pages of the feed: these queries may take as long as the database is large.
     Reports,
+    /// Destinations that read the files that are published: look-ups of single records.
+    Files,
+    /// Destinations that read the documents that are published. One after the other: each may have 50,000 entries.
+    Documents,
 }
 
 impl Lane {
@@ -46,8 +50,9 @@ impl Lane {
     /// more, because they must leave the processors to the others.
     const fn threads(self) -> usize {
         match self {
-            Self::Lookups | Self::Reports => 2,
+            Self::Lookups | Self::Reports | Self::Files => 2,
             Self::Work => 4,
+            Self::Documents => 1,
         }
     }
 
@@ -57,6 +62,8 @@ impl Lane {
             Self::Lookups => "store-lookups",
             Self::Work => "store-reader",
             Self::Reports => "store-reports",
+            Self::Files => "store-files",
+            Self::Documents => "store-documents",
         }
     }
 }
@@ -67,6 +74,8 @@ pub(super) struct QueryThreads {
     lookups: ReaderPool,
     work: ReaderPool,
     reports: ReaderPool,
+    files: ReaderPool,
+    documents: ReaderPool,
     blocking: SharedConnections,
     damage: Arc<Damage>,
 }
@@ -78,6 +87,8 @@ impl QueryThreads {
             lookups: ReaderPool::start(Lane::Lookups, database)?,
             work: ReaderPool::start(Lane::Work, database)?,
             reports: ReaderPool::start(Lane::Reports, database)?,
+            files: ReaderPool::start(Lane::Files, database)?,
+            documents: ReaderPool::start(Lane::Documents, database)?,
             blocking: SharedConnections::of(database),
             damage,
         })
@@ -88,6 +99,8 @@ impl QueryThreads {
             Lane::Lookups => &self.lookups,
             Lane::Work => &self.work,
             Lane::Reports => &self.reports,
+            Lane::Files => &self.files,
+            Lane::Documents => &self.documents,
         }
     }
 

@@ -11,7 +11,10 @@ use super::packing::LIST;
 use crate::support::{Exposition, NAME, Rig, SET, client, eventually, resources, send};
 
 /// What has no sample while nothing is wrong, or without a limit of the system.
-const MAY_BE_ABSENT: [&str; 11] = [
+const MAY_BE_ABSENT: [&str; 14] = [
+    "resyncd_published_resources",
+    "resyncd_published_subscribers",
+    "resyncd_published_subscriber_behind_seconds",
     "resyncd_source_attention",
     "resyncd_set_attention",
     "resyncd_source_audit_files",

@@ -655,7 +655,8 @@ async fn sources_are_rows_of_a_table_which_a_form_filters() {
     assert_eq!(text.matches(failing).count(), 20, "{text}");
     assert!(
         text.contains("<code>connect</code> <span class=\"more\">next try <time")
-            && text.contains(">in "),
+            // On a busy machine that time has come by now.
+            && (text.contains(">in ") || text.contains(">now<")),
         "{text}"
     );
     assert!(text.contains("3 changes in the last 24 hours"), "{text}");

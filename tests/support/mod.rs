@@ -28,7 +28,7 @@ pub(crate) use examples::{Examples, KEYS, Way};
 pub(crate) use exposition::Exposition;
 pub(crate) use files::{Files, difference, expected_files, files, path_of};
 pub(crate) use lists::{capability_list, change, change_list, change_list_index, put_zip};
-pub(crate) use operator::{FeedLine, Operator, client, send};
+pub(crate) use operator::{FeedLine, Operator, client, client_with, send};
 use resourcesync::{Capability, SourceTime};
 use resyncd::cli::Daemon;
 use resyncd::clock;
@@ -397,6 +397,12 @@ impl Destination {
 
     pub(crate) async fn stop(&mut self) {
         stop(self.daemon.take().unwrap(), &self.config).await;
+    }
+
+    /// Where it publishes; `None`: it does not.
+    pub(crate) fn published(&self) -> Option<Url> {
+        let address = self.daemon.as_ref().and_then(|daemon| daemon.publish)?;
+        Url::parse(&format!("http://{address}/")).ok()
     }
 
     pub(crate) async fn start_again(&mut self) {

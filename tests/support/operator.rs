@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use reqwest::StatusCode;
+use reqwest::redirect::Policy;
 use resyncd::status::Status;
 use serde::Deserialize;
 use serde_json::Value;
@@ -168,10 +169,16 @@ pub(crate) async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> reqwe
 
 /// A plain HTTP client.
 pub(crate) fn client() -> reqwest::Client {
+    client_with(Policy::default())
+}
+
+/// A client that follows redirects as stated.
+pub(crate) fn client_with(redirects: Policy) -> reqwest::Client {
     // Fails if another test of this process has installed the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .no_proxy()
+        .redirect(redirects)
         .tls_certs_only([])
         // A connection that is not used for long may be closed just when it is used again.
         .pool_max_idle_per_host(0)

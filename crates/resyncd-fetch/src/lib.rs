@@ -31,6 +31,7 @@
 //! | | **channels and hooks** |
 //! | `topic`, `hub` | the hubs of a topic; requests to a hub, or to an interface of a Source |
 //! | `upgrade` | a connection that speaks another protocol after its first answer |
+//! | `callback` | the requests of a hub to its subscribers |
 //! | `webhook`, `webhook_request` | requests of web hooks |
 //!
 //! Invariants:
@@ -53,6 +54,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod callback;
 mod capability_list;
 mod certificates;
 mod chain_cookies;

@@ -10,6 +10,7 @@ use resyncd_core::percent_decoded;
 use url::Url;
 
 use super::FetchError;
+use super::callback::accepted;
 use super::client::{Client, Follow};
 use crate::WebhookRequest;
 
@@ -91,18 +92,7 @@ impl WebhookReceiver {
             None => request(http, url),
         };
         let asking = self.client.ask_document(&self.url, Follow::Never, request);
-        let answer = asking.await?;
-        let status = answer.response.status();
-        let retry_after = answer.retry_after();
-        answer.drain().await;
-        Ok(match status.as_u16() {
-            _ if status.is_success() => WebhookAnswer::Accepted,
-            410 => WebhookAnswer::Gone,
-            status => WebhookAnswer::Refused {
-                status,
-                retry_after,
-            },
-        })
+        Ok(accepted(asking.await?).await)
     }
 }
 

@@ -81,6 +81,20 @@ impl MirrorPath {
         }
     }
 
+    /// Parses the path of a file in a folder that is no mirror: it needs no folder of a host.
+    ///
+    /// # Errors
+    /// As of [`parse`](Self::parse).
+    pub fn parse_in_folder(text: &str) -> Result<Self, BadPath> {
+        match path_fault(text).filter(|reason| *reason != NO_HOST) {
+            None if name_fault(text).is_none() || text.contains('/') => Ok(Self(text.to_owned())),
+            fault => Err(BadPath {
+                path: text.to_owned(),
+                reason: fault.or(name_fault(text)).unwrap_or(NO_HOST),
+            }),
+        }
+    }
+
     /// The path as text, relative to the mirror.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -109,6 +123,8 @@ impl fmt::Display for MirrorPath {
     }
 }
 
+const NO_HOST: &str = "not below a host's folder";
+
 /// Why a path is invalid; `None` if it is valid.
 fn path_fault(path: &str) -> Option<&'static str> {
     if path.len() > LONGEST_PATH {
@@ -116,7 +132,7 @@ fn path_fault(path: &str) -> Option<&'static str> {
     } else if path.split('/').next() == Some(OWN_FOLDER) {
         Some("in the folder of staged files")
     } else if !path.contains('/') {
-        Some("not below a host's folder")
+        Some(NO_HOST)
     } else {
         path.split('/').find_map(name_fault)
     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::MirrorError;
 use super::tree::{FolderTree, kind};
-use crate::mirror_path::{MirrorPath, OWN_FOLDER};
+use crate::mirror_path::{BadPath, MirrorPath, OWN_FOLDER};
 
 /// A mirror that is open for reading only, without the lock.
 pub struct MirrorReader {
@@ -38,6 +38,14 @@ impl MirrorReader {
     pub fn files(&self) -> Files<'_> {
         Files::of(&self.tree)
     }
+
+    /// The same of a folder that is no mirror: also the files that are directly in it.
+    pub fn files_of_folder(&self) -> Files<'_> {
+        Files {
+            parse: MirrorPath::parse_in_folder,
+            ..Files::of(&self.tree)
+        }
+    }
 }
 
 /// Opens a file without following symlinks.
@@ -53,6 +61,7 @@ pub struct Files<'a> {
     folders: Vec<String>,
     /// Files of the folder that was listed last.
     files: Vec<MirrorPath>,
+    parse: fn(&str) -> Result<MirrorPath, BadPath>,
 }
 
 impl<'a> Files<'a> {
@@ -61,6 +70,7 @@ impl<'a> Files<'a> {
             tree,
             folders: vec![String::new()],
             files: Vec::new(),
+            parse: MirrorPath::parse,
         }
     }
 
@@ -90,7 +100,7 @@ impl<'a> Files<'a> {
             };
             match file_type {
                 Some(FileType::Directory) => self.folders.push(path),
-                Some(FileType::RegularFile) => self.files.extend(MirrorPath::parse(&path)),
+                Some(FileType::RegularFile) => self.files.extend((self.parse)(&path)),
                 _ => {}
             }
         }

@@ -310,6 +310,12 @@ impl Hub {
             .min()
     }
 
+    /// The subscription of a callback to a topic.
+    pub fn subscription(&self, topic: &str, callback: &str) -> Option<&Subscription> {
+        self.subscriptions
+            .get(&(topic.to_owned(), callback.to_owned()))
+    }
+
     /// All subscriptions, ordered by topic and callback.
     pub fn subscriptions(&self) -> impl Iterator<Item = &Subscription> {
         self.subscriptions.values()

@@ -9,6 +9,7 @@ mod lookup;
 pub(super) mod named;
 mod needed;
 mod parts;
+pub(super) mod published;
 pub(super) mod queue;
 mod report;
 pub(super) mod statistics;

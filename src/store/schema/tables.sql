@@ -406,6 +406,11 @@ CREATE TABLE feed_id (
 );
 INSERT INTO feed_id VALUES (1, lower(hex(randomblob(8))));
 
+CREATE TABLE feed_floor (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    at INTEGER NOT NULL
+);
+
 CREATE TABLE feed_trim (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     last INTEGER NOT NULL
@@ -430,6 +435,24 @@ CREATE TABLE hook (
     name TEXT NOT NULL,
     position INTEGER NOT NULL,
     PRIMARY KEY (source, name)
+) WITHOUT ROWID;
+
+-- What is published.
+
+CREATE TABLE published_set (
+    set_id INTEGER PRIMARY KEY REFERENCES source_set (id),
+    after INTEGER NOT NULL,
+    since INTEGER NOT NULL
+);
+
+CREATE TABLE subscription (
+    topic TEXT NOT NULL,
+    callback TEXT NOT NULL,
+    secret TEXT,
+    expires_at INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    told_until INTEGER NOT NULL,
+    PRIMARY KEY (topic, callback)
 ) WITHOUT ROWID;
 
 -- Sources, their mirrors, and the process that works on the database.

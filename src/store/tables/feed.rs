@@ -1,15 +1,15 @@
 //! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, whether a patch made the
 //! file, and whether links are left out. An entry names the row of its resource.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use resourcesync::entries::LinkLimit;
 use resourcesync::{Link, SourceTime};
 use resyncd_core::ResourceUri;
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 
 use super::identity::Identity;
-use super::mirrored_path;
 use super::values::{Column, Count, LinkList, Micros, column};
+use super::{mirrored_path, published_set};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::unreadable::UnreadableRows;
@@ -376,6 +376,152 @@ fn pairing(links: &[Link]) -> (Vec<Link>, bool) {
     (pairing.collect(), limit.is_exceeded())
 }
 
+/// By how much the clock may be set back so that the times of the entries go on increasing.
+const SMALL_STEP: TimeDelta = TimeDelta::minutes(1);
+
+/// The time of an entry: later than those of all before it, because an interval of time must not end between two entries of one time, and
+/// than each [snapshot](begin_snapshot). A clock that was set back further has the published changes begin anew.
+fn next_time(sql: &Connection, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
+    let now = now.trunc_subsecs(6);
+    let last = last(sql)?;
+    let floor: Option<Micros> = sql
+        .prepare_cached("SELECT at FROM feed_floor")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    let before = last.map(|(_, at)| at).max(floor.map(|Micros(at)| at));
+    let Some(before) = before.filter(|before| *before >= now) else {
+        return Ok(now);
+    };
+    if before - now <= SMALL_STEP {
+        return Ok(before + TimeDelta::microseconds(1));
+    }
+    let seq = last_number(sql)?;
+    published_set::begin_anew(sql, seq, now - TimeDelta::microseconds(1))?;
+    set_floor(sql, now)?;
+    Ok(now)
+}
+
+/// Begins a snapshot: who reads after this has been committed has all entries up to its time, and all that follow are of a later one.
+pub(crate) fn begin_snapshot(sql: &Connection, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
+    let at = next_time(sql, now)?;
+    set_floor(sql, at)?;
+    Ok(at)
+}
+
+fn set_floor(sql: &Connection, at: DateTime<Utc>) -> Result<()> {
+    sql.prepare_cached(
+        "INSERT INTO feed_floor (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1",
+    )?
+    .execute([Micros(at)])
+    .map(drop)
+}
+
+/// The number and the time of the newest entry; `None`: the feed is empty.
+pub(crate) fn last(sql: &Connection) -> Result<Option<(i64, DateTime<Utc>)>> {
+    last_until(sql, i64::MAX)
+}
+
+/// The number and the time of the newest entry up to a number.
+pub(crate) fn last_until(sql: &Connection, seq: i64) -> Result<Option<(i64, DateTime<Utc>)>> {
+    sql.prepare_cached(
+        "SELECT seq, applied_at FROM feed WHERE seq <= ?1 ORDER BY seq DESC LIMIT 1",
+    )?
+    .query_row([seq], number_and_time)
+    .optional()
+}
+
+/// The number and the time of the oldest entry after a number.
+pub(crate) fn first_after(sql: &Connection, seq: i64) -> Result<Option<(i64, DateTime<Utc>)>> {
+    sql.prepare_cached("SELECT seq, applied_at FROM feed WHERE seq > ?1 ORDER BY seq LIMIT 1")?
+        .query_row([seq], number_and_time)
+        .optional()
+}
+
+fn number_and_time(row: &Row<'_>) -> Result<(i64, DateTime<Utc>)> {
+    Ok((row.get("seq")?, row.get::<_, Micros>("applied_at")?.0))
+}
+
+/// The number of the newest entry after number `after` of a time before that one, or else `after`. The times increase from there on.
+pub(crate) fn last_before(sql: &Connection, after: i64, time: DateTime<Utc>) -> Result<i64> {
+    let Some((mut high, newest)) = last(sql)?.filter(|(seq, _)| *seq > after) else {
+        return Ok(after);
+    };
+    if newest < time {
+        return Ok(high);
+    }
+    // Those up to `low` are before the time, `high` is not.
+    let mut low = after;
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        match first_after(sql, middle - 1)? {
+            Some((seq, at)) if seq < high && at < time => low = seq,
+            Some((seq, _)) if seq < high => high = seq,
+            _ => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+/// A change of a published set.
+#[derive(Clone, Debug)]
+pub(crate) struct SetChange {
+    pub(crate) seq: i64,
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) resource: ResourceId,
+    /// As of a [`FeedEntry`].
+    pub(crate) change: String,
+    pub(crate) uri: String,
+    /// As of a [`FeedEntry`].
+    pub(crate) path: Option<String>,
+}
+
+/// What is an entry of a set of a Source: it is of a resource that belongs to the set, or of one that was deleted.
+const OF_SET: &str = "feed.set_id IN (SELECT id FROM source_set WHERE source = (SELECT source FROM source_set WHERE id = ?1))
+    AND seq > ?2 AND seq <= ?3 AND (feed.change IN ('d', 'deleted')
+        OR EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = feed.resource_id))";
+
+/// The changes of a set with a number after `after` and up to `until`, oldest first.
+pub(crate) fn of_set(
+    sql: &Connection,
+    set: SetId,
+    (after, until): (i64, i64),
+    limit: usize,
+) -> Result<Vec<SetChange>> {
+    sql.prepare_cached(&format!(
+        "SELECT seq, feed.applied_at AS at, feed.resource_id AS resource, feed.change AS change, feed.path AS path,
+                COALESCE(resource.uri, removed_resource.uri) AS uri
+         FROM feed LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id
+              LEFT JOIN resource ON resource.id = feed.resource_id
+         WHERE {OF_SET} ORDER BY seq LIMIT ?4"
+    ))?
+    .query_map(params![set, after, until, Count::of_rows(limit)], |row| {
+        let uri: ResourceUri = column(row, "uri")?;
+        let path: String = row.get("path")?;
+        Ok(SetChange {
+            seq: row.get("seq")?,
+            at: row.get::<_, Micros>("at")?.0,
+            resource: row.get("resource")?,
+            change: word_of(CHANGES, row.get("change")?),
+            path: mirrored_path::of(Some(path).filter(|path| path != PLAIN), &uri),
+            uri: uri.to_string(),
+        })
+    })?
+    .collect()
+}
+
+/// The number and the time of the newest change of a set with a number after `after` and up to `until`.
+pub(crate) fn newest_of_set(
+    sql: &Connection,
+    set: SetId,
+    (after, until): (i64, i64),
+) -> Result<Option<(i64, DateTime<Utc>)>> {
+    sql.prepare_cached(&format!(
+        "SELECT seq, applied_at FROM feed WHERE {OF_SET} ORDER BY seq DESC LIMIT 1"
+    ))?
+    .query_row(params![set, after, until], number_and_time)
+    .optional()
+}
+
 /// Appends an entry and returns its sequence number.
 pub(crate) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
     let (links, are_left_out) = pairing(entry.links);
@@ -390,7 +536,7 @@ pub(crate) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
-        Micros(entry.applied_at),
+        Micros(next_time(sql, entry.applied_at)?),
         entry.set,
         abbreviated(CHANGES, entry.change),
         mirrored_path::stored(entry.path, entry.uri).unwrap_or(PLAIN),

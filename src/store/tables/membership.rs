@@ -52,6 +52,19 @@ pub(crate) fn set(
     .map(drop)
 }
 
+/// The first resource of a set after a row.
+pub(crate) fn first_after(
+    sql: &Connection,
+    set: SetId,
+    after: ResourceId,
+) -> Result<Option<ResourceId>> {
+    sql.prepare_cached(
+        "SELECT resource_id FROM member WHERE set_id = ?1 AND resource_id > ?2 ORDER BY resource_id LIMIT 1",
+    )?
+    .query_row(params![set, after], |row| row.get(0))
+    .optional()
+}
+
 /// The membership of a resource in a set.
 pub(crate) fn get(
     sql: &Connection,

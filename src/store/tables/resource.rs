@@ -37,6 +37,8 @@ pub(crate) const IS_DOUBTED: &str = "(resource.doubted OR (resource.applied_at I
 /// A resource for display.
 #[derive(Clone, Debug)]
 pub struct ResourceView {
+    /// Its row.
+    pub id: ResourceId,
     /// Its URI.
     pub uri: ResourceUri,
     /// The label of its Source.
@@ -75,6 +77,7 @@ impl ResourceView {
     fn from_row(row: &Row<'_>) -> Result<Self> {
         let uri: ResourceUri = column(row, "uri")?;
         Ok(Self {
+            id: row.get("id")?,
             path: mirrored_path::of(row.get("path")?, &uri),
             uri,
             source: row.get("source")?,
@@ -106,6 +109,65 @@ pub(crate) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<Resourc
     ))?
     .query_row([Identity(uri)], ResourceView::from_row)
     .optional()
+}
+
+/// The resource of a row; `None`: there is none.
+pub(crate) fn view_of(sql: &Connection, id: ResourceId) -> Result<Option<ResourceView>> {
+    sql.prepare_cached(&format!(
+        "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id WHERE resource.id = ?1"
+    ))?
+    .query_row([id], ResourceView::from_row)
+    .optional()
+}
+
+/// The resource of a Source that has a path in the mirror, and was applied at least once.
+pub(crate) fn view_at(sql: &Connection, source: &str, path: &str) -> Result<Option<ResourceView>> {
+    let stored = sql
+        .prepare_cached(&format!(
+            "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
+             WHERE resource.source = ?1 AND path = ?2 AND applied_at IS NOT NULL"
+        ))?
+        .query_row([source, path], ResourceView::from_row)
+        .optional()?;
+    if stored.is_some() {
+        return Ok(stored);
+    }
+    for uri in uris_of_plain_path(path) {
+        let plain = sql
+            .prepare_cached(&format!(
+                "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
+                 WHERE resource.source = ?1 AND identity = ?2 AND path IS NULL AND applied_at IS NOT NULL"
+            ))?
+            .query_row(params![source, Identity(&uri)], ResourceView::from_row)
+            .optional()?;
+        if plain.is_some() {
+            return Ok(plain);
+        }
+    }
+    Ok(None)
+}
+
+/// The greatest row; 0: there is none.
+pub(crate) fn last_row(sql: &Connection) -> Result<ResourceId> {
+    let last: Option<i64> = sql
+        .prepare_cached("SELECT MAX(id) FROM resource")?
+        .query_row([], |row| row.get(0))?;
+    Ok(ResourceId(last.unwrap_or(0)))
+}
+
+/// The path of a resource that the mirror of a Source has.
+pub(crate) fn live_path(
+    sql: &Connection,
+    source: &str,
+    uri: &ResourceUri,
+) -> Result<Option<String>> {
+    let path = sql
+        .prepare_cached(
+            "SELECT path FROM resource WHERE source = ?1 AND identity = ?2 AND applied_at IS NOT NULL AND deleted = 0",
+        )?
+        .query_row(params![source, Identity(uri)], |row| row.get(0))
+        .optional()?;
+    Ok(path.and_then(|path| mirrored_path::of(path, uri)))
 }
 
 /// A resource as a transaction finds it: what the mirror has, what the Source has answered, and the task.
@@ -713,7 +775,11 @@ fn voice_of(number: i64) -> Voice {
 /// The kind of the change that was applied; a listing states none.
 fn change_of(task: &Task) -> Option<ChangeKind> {
     match task.origin {
-        Origin::ResourceList | Origin::ResourceDump | Origin::Audit | Origin::Forget => None,
+        Origin::ResourceList
+        | Origin::ResourceDump
+        | Origin::Audit
+        | Origin::Forget
+        | Origin::Folder => None,
         Origin::Notification | Origin::ChangeList | Origin::ChangeDump => Some(task.kind),
     }
 }
@@ -730,6 +796,87 @@ pub(crate) struct AdoptedFile<'a> {
     pub(crate) changed_at: Option<SourceTime>,
     /// The statements that were known when it was found to be what they state.
     pub(crate) fetched: Revision,
+}
+
+/// What is recorded of a file of a folder that is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderEntry {
+    /// Its row.
+    pub id: ResourceId,
+    /// Its URI.
+    pub uri: ResourceUri,
+    /// Its path in the folder.
+    pub path: String,
+    /// Its length; `None`: it is gone.
+    pub length: Option<u64>,
+    /// Its digests.
+    pub hashes: Vec<Digest>,
+    /// When it was modified.
+    pub modified: Option<SourceTime>,
+    /// The number of the file.
+    pub inode: Option<u64>,
+}
+
+const FOLDER_ENTRY: &str = "resource.id AS id, uri, path, CASE WHEN deleted THEN NULL ELSE length END AS length, hashes, lastmod, etag";
+
+impl FolderEntry {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let uri: ResourceUri = column(row, "uri")?;
+        let inode: Option<String> = row.get("etag")?;
+        Ok(Self {
+            id: row.get("id")?,
+            path: mirrored_path::given(row.get("path")?, &uri)?,
+            uri,
+            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+            hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+            modified: column(row, "lastmod")?,
+            inode: inode.and_then(|inode| inode.parse().ok()),
+        })
+    }
+}
+
+/// What is recorded of the file of a folder at a path.
+pub(crate) fn folder_entry(
+    sql: &Connection,
+    source: &str,
+    path: &str,
+) -> Result<Option<FolderEntry>> {
+    sql.prepare_cached(&format!(
+        "SELECT {FOLDER_ENTRY} FROM resource WHERE source = ?1 AND path = ?2"
+    ))?
+    .query_row(params![source, path], FolderEntry::from_row)
+    .optional()
+}
+
+/// The next recorded files of a folder after a row, without those that are gone.
+pub(crate) fn folder_entries(
+    sql: &Connection,
+    set: SetId,
+    after: ResourceId,
+    most: usize,
+) -> Result<Vec<FolderEntry>> {
+    sql.prepare_cached(&format!(
+        "SELECT {FOLDER_ENTRY} FROM member JOIN resource ON resource.id = member.resource_id
+         WHERE member.set_id = ?1 AND member.resource_id > ?2 AND deleted = 0 ORDER BY member.resource_id LIMIT ?3"
+    ))?
+    .query_map(params![set, after, Count::of_rows(most)], FolderEntry::from_row)?
+    .collect()
+}
+
+/// Stores the number of the file of a folder, where those of Sources have their entity tag.
+pub(crate) fn set_inode(sql: &Connection, id: ResourceId, inode: u64) -> Result<()> {
+    sql.prepare_cached("UPDATE resource SET etag = ?2 WHERE id = ?1")?
+        .execute(params![id, inode.to_string()])
+        .map(drop)
+}
+
+/// Stores that the file of a folder is gone.
+pub(crate) fn set_file_gone(sql: &Connection, id: ResourceId, now: DateTime<Utc>) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET deleted = 1, applied_at = ?2, changed_at = ?2 WHERE id = ?1",
+    )?
+    .execute(params![id, Micros(now)])
+    .map(drop)
 }
 
 /// Stores an adopted file.

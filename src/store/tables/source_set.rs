@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
-use super::{coverage, statement};
+use super::{coverage, published_set, statement};
 use crate::store::ids::SetId;
 
 /// How far the baseline of a set has come.
@@ -285,6 +285,7 @@ pub(crate) fn is_unnamed(sql: &Connection, set: SetId) -> Result<bool> {
 /// Deletes a set that nothing names.
 pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
     statement::delete_of_set(sql, set)?;
+    published_set::delete(sql, set)?;
     update(sql, "DELETE FROM source_set WHERE id = ?1", [set])
 }
 

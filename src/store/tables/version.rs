@@ -162,6 +162,13 @@ impl<'a> NewVersion<'a> {
     }
 }
 
+/// The times of the stored versions of a resource, oldest first.
+pub(crate) fn times(sql: &Connection, resource: ResourceId) -> Result<Vec<SourceTime>> {
+    sql.prepare_cached("SELECT at FROM version WHERE resource_id = ?1 ORDER BY at")?
+        .query_map([resource], |row| column(row, "at"))?
+        .collect()
+}
+
 /// Whether a version is stored.
 pub(crate) fn is_stored(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM version WHERE resource_id = ?1 AND at = ?2")?

@@ -65,6 +65,17 @@ pub(crate) fn of_set(
     ListedRows::read(&mut rows, |row| row.get("id"), unreadable)
 }
 
+/// About how many bytes what is stated of the resources of a set has, of so many of them at most.
+pub(crate) fn bytes_of_set(sql: &Connection, set: SetId, most: u64) -> Result<u64> {
+    let Count(bytes) = sql
+        .prepare_cached(
+            "SELECT COALESCE(SUM(400 + 2 * length(identity) + length(COALESCE(links, ''))), 0) FROM (
+                 SELECT identity, links FROM member JOIN resource ON resource.id = member.resource_id WHERE member.set_id = ?1 LIMIT ?2)",
+        )?
+        .query_row(params![set, Count(most)], |row| row.get(0))?;
+    Ok(bytes)
+}
+
 /// The resources of a Source that were applied and have a part in their identity, by their identity, from that one on. `begin`: what it
 /// begins with. Only the index is read of the others. `room`: how many rows may still be read, and how many found. Returns where the search
 /// goes on; `None`: all were looked at.

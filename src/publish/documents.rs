@@ -1,0 +1,476 @@
+//! The documents of what is published (the core, sections 8 to 12), made from the database when somebody asks for them.
+//!
+//! A Resource List is a snapshot: whatever is published later is of a later time, and in a Change List. Its index names lists by ranges of
+//! rows, each of which is a snapshot of its own.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::{Capability, DocumentWriter, Entry, Head, Link, Root, SourceTime};
+use url::Url;
+
+use super::entries::EntryForm;
+use super::spool::{DocumentError, SpoolWriter};
+use super::uris::{
+    CAPABILITY_LIST, CHANGE_DUMP, CHANGE_LIST, CHANGES, FRAMEWORK, RESOURCE_DUMP, RESOURCE_LIST,
+    SiteUris, folder_of,
+};
+use crate::store::{ChangeSpan, PublishedRows, PublishedSet, ResourceId};
+
+/// How many entries and bytes a document may have (the Sitemap protocol).
+const MOST_ENTRIES: u64 = 50_000;
+const MOST_BYTES: u64 = 50_000_000;
+/// How many rows of resources a list of an index has.
+const PAGE: i64 = 10_000;
+/// How many numbers of the feed a Change List has at most.
+pub(super) const CHANGES_A_LIST: i64 = 1 << 15;
+
+/// A document of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SetDocument {
+    CapabilityList,
+    /// The only Resource List, or the index.
+    ResourceList,
+    /// A list of the index: so many of them are before it.
+    ResourceListPage(i64),
+    /// The index of the Change Lists.
+    ChangeLists,
+    /// The Change List up to that number of the feed; `None`: the open one.
+    ChangeList(Option<i64>),
+    /// The Resource Dump, which names a package for each range of rows.
+    ResourceDump,
+    /// The Change Dump, which names a package for each Change List.
+    ChangeDump,
+}
+
+impl SetDocument {
+    /// The document of a file name.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let stem = name.strip_suffix(".xml")?;
+        Some(match stem {
+            "capabilitylist" => Self::CapabilityList,
+            RESOURCE_LIST => Self::ResourceList,
+            CHANGE_LIST => Self::ChangeLists,
+            "changelist-open" => Self::ChangeList(None),
+            RESOURCE_DUMP => Self::ResourceDump,
+            CHANGE_DUMP => Self::ChangeDump,
+            _ => {
+                let (kind, number) = stem.split_once('-')?;
+                let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+                let number = number.parse().ok().filter(|_| digits)?;
+                match kind {
+                    RESOURCE_LIST => Self::ResourceListPage(number),
+                    CHANGE_LIST => Self::ChangeList(Some(number)),
+                    _ => return None,
+                }
+            }
+        })
+    }
+
+    /// Whether it states what there is at one moment.
+    pub(super) fn is_snapshot(self) -> bool {
+        matches!(
+            self,
+            Self::ResourceList | Self::ResourceListPage(_) | Self::ResourceDump
+        )
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::CapabilityList => CAPABILITY_LIST.to_owned(),
+            Self::ResourceList => format!("{RESOURCE_LIST}.xml"),
+            Self::ResourceListPage(page) => format!("{RESOURCE_LIST}-{page}.xml"),
+            Self::ChangeLists => format!("{CHANGE_LIST}.xml"),
+            Self::ChangeList(Some(until)) => format!("{CHANGE_LIST}-{until}.xml"),
+            Self::ChangeList(None) => format!("{CHANGE_LIST}-open.xml"),
+            Self::ResourceDump => format!("{RESOURCE_DUMP}.xml"),
+            Self::ChangeDump => format!("{CHANGE_DUMP}.xml"),
+        }
+    }
+}
+
+/// Some changes of a set.
+#[derive(Debug, Default)]
+pub(super) struct NextChanges {
+    pub(super) entries: Vec<Entry>,
+    /// The number and the time of the last of them; `None`: there are none.
+    pub(super) last: Option<(i64, DateTime<Utc>)>,
+}
+
+/// What the documents of a set are made of, besides its rows.
+#[derive(Clone, Debug)]
+pub(super) struct SetDocuments {
+    pub(super) set: PublishedSet,
+    pub(super) form: EntryForm,
+    /// Whether there are dumps.
+    pub(super) dumps: bool,
+    /// The hub of the channels; `None`: there are none.
+    pub(super) hub: Option<Url>,
+    /// The time of the oldest changes; `None`: of all that the feed has.
+    pub(super) oldest: Option<DateTime<Utc>>,
+    /// The links of the original Capability List that are retained.
+    pub(super) links: Vec<Link>,
+}
+
+impl SetDocuments {
+    fn uris(&self) -> &SiteUris {
+        &self.form.uris
+    }
+
+    /// A topic of a channel.
+    pub(super) fn topic(&self, name: &str) -> Url {
+        self.uris().of_set(&self.set, name)
+    }
+
+    pub(super) fn uri(&self, document: SetDocument) -> Url {
+        self.uris().of_set(&self.set, &document.name())
+    }
+
+    /// The name by which a document is remembered.
+    pub(super) fn key(&self, document: SetDocument) -> String {
+        let (source, folder) = (&self.set.source, folder_of(&self.set));
+        format!("{source}/{folder}/{}", document.name())
+    }
+
+    /// Writes a document, and returns the time of what it states. `at`: the time of a snapshot.
+    pub(super) fn write(
+        &self,
+        rows: &PublishedRows<'_>,
+        document: SetDocument,
+        at: DateTime<Utc>,
+        output: &mut SpoolWriter,
+    ) -> Result<DateTime<Utc>, DocumentError> {
+        match document {
+            SetDocument::CapabilityList => {
+                self.write_capability_list(output)?;
+                Ok(self.set.since)
+            }
+            SetDocument::ResourceList => {
+                if self.is_long(rows)? {
+                    self.write_index(rows, at, output)?;
+                } else {
+                    self.write_list(
+                        rows,
+                        at,
+                        (ResourceId::NONE, ResourceId::LAST),
+                        false,
+                        output,
+                    )?;
+                }
+                Ok(at)
+            }
+            SetDocument::ResourceListPage(page) => {
+                let range = self.page_range(page);
+                if !self.is_long(rows)? || rows.first_after(self.set.id, range.0)?.is_none() {
+                    return Err(DocumentError::Missing);
+                }
+                self.write_list(rows, at, range, true, output)?;
+                Ok(at)
+            }
+            SetDocument::ResourceDump | SetDocument::ChangeDump if !self.dumps => {
+                Err(DocumentError::Missing)
+            }
+            SetDocument::ResourceDump => {
+                self.write_resource_dump(rows, at, output)?;
+                Ok(at)
+            }
+            SetDocument::ChangeDump => self.write_change_dump(rows, output),
+            SetDocument::ChangeLists => self.write_change_lists(rows, output),
+            SetDocument::ChangeList(until) => {
+                let spans = rows.spans(&self.set, self.oldest, CHANGES_A_LIST)?;
+                let found = spans.iter().find(|span| match until {
+                    Some(until) => span.closed.is_some() && span.until == until,
+                    None => span.closed.is_none(),
+                });
+                let span = found.ok_or(DocumentError::Missing)?;
+                self.write_changes(rows, span, output)
+            }
+        }
+    }
+
+    fn write_capability_list(&self, output: &mut SpoolWriter) -> Result<(), DocumentError> {
+        let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
+        let description = self.uris().description(&self.set.source);
+        head.links.push(Link::new("up", description));
+        head.links.extend(self.links.iter().cloned());
+        let mut writer = DocumentWriter::start(output, &head)?;
+        let lists = [
+            (SetDocument::ResourceList, Capability::ResourceList),
+            (SetDocument::ChangeLists, Capability::ChangeList),
+        ];
+        let dumps = [
+            (SetDocument::ResourceDump, Capability::ResourceDump),
+            (SetDocument::ChangeDump, Capability::ChangeDump),
+        ];
+        let dumps = dumps.into_iter().filter(|_| self.dumps);
+        for (document, capability) in lists.into_iter().chain(dumps) {
+            writer.entry(&pointer(self.uri(document), capability))?;
+        }
+        if let Some(hub) = &self.hub {
+            for (topic, capability) in [
+                (CHANGES, Capability::ChangeNotification),
+                (FRAMEWORK, Capability::FrameworkNotification),
+            ] {
+                let mut channel = pointer(self.topic(topic), capability);
+                channel.links.push(Link::new("hub", hub.clone()));
+                writer.entry(&channel)?;
+            }
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    /// Whether one list can't have all resources.
+    fn is_long(&self, rows: &PublishedRows<'_>) -> Result<bool, DocumentError> {
+        let bytes = || rows.bytes_of_entries(self.set.id, MOST_ENTRIES);
+        Ok(self.set.resources > MOST_ENTRIES || bytes()? > MOST_BYTES / 2)
+    }
+
+    fn list_head(&self, root: Root, at: DateTime<Utc>, is_indexed: bool) -> Head {
+        let mut head = Head::new(root, Capability::ResourceList);
+        head.md.at = Some(SourceTime::from(at));
+        // What it states is all of one moment.
+        head.md.completed = Some(SourceTime::from(at)).filter(|_| root == Root::Urlset);
+        head.links
+            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
+        if is_indexed {
+            let index = self.uri(SetDocument::ResourceList);
+            head.links.push(Link::new("index", index));
+        }
+        head
+    }
+
+    fn write_list(
+        &self,
+        rows: &PublishedRows<'_>,
+        at: DateTime<Utc>,
+        range: (ResourceId, ResourceId),
+        is_indexed: bool,
+        output: &mut SpoolWriter,
+    ) -> Result<(), DocumentError> {
+        let head = self.list_head(Root::Urlset, at, is_indexed);
+        let mut writer = DocumentWriter::start(output, &head)?;
+        rows.resources(self.set.id, range, |resource| {
+            if writer.get_mut().length() > MOST_BYTES {
+                return Err(DocumentError::TooLong);
+            }
+            Ok(writer.entry(&self.form.resource(&resource))?)
+        })?;
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn write_index(
+        &self,
+        rows: &PublishedRows<'_>,
+        at: DateTime<Utc>,
+        output: &mut SpoolWriter,
+    ) -> Result<(), DocumentError> {
+        let head = self.list_head(Root::Sitemapindex, at, false);
+        let mut writer = DocumentWriter::start(output, &head)?;
+        for page in self.pages(rows)? {
+            let mut entry = Entry::new(self.uri(SetDocument::ResourceListPage(page)));
+            entry.md.at = Some(SourceTime::from(at));
+            writer.entry(&entry)?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    /// The numbers of the lists of the index.
+    fn pages(&self, rows: &PublishedRows<'_>) -> Result<Vec<i64>, DocumentError> {
+        let (mut pages, mut after) = (Vec::new(), ResourceId::NONE);
+        while let Some(first) = rows.first_after(self.set.id, after)? {
+            let page = first.number().div_euclid(PAGE);
+            pages.push(page);
+            (_, after) = ResourceId::range(page * PAGE, (page + 1) * PAGE);
+        }
+        Ok(pages)
+    }
+
+    /// All lists of the resources: of a sitemap.
+    pub(super) fn lists(&self, rows: &PublishedRows<'_>) -> Result<Vec<Url>, DocumentError> {
+        if !self.is_long(rows)? {
+            return Ok(vec![self.uri(SetDocument::ResourceList)]);
+        }
+        let pages = self.pages(rows)?.into_iter();
+        Ok(pages
+            .map(|page| self.uri(SetDocument::ResourceListPage(page)))
+            .collect())
+    }
+
+    /// The rows of a list of the index.
+    pub(super) fn page_range(&self, page: i64) -> (ResourceId, ResourceId) {
+        let first = page.saturating_mul(PAGE);
+        ResourceId::range(first, first.saturating_add(PAGE))
+    }
+
+    fn package(&self, name: &str) -> Entry {
+        let mut entry = Entry::new(self.uris().of_set(&self.set, name));
+        entry.md.content.media_type = Some("application/zip".to_owned());
+        entry
+    }
+
+    fn write_resource_dump(
+        &self,
+        rows: &PublishedRows<'_>,
+        at: DateTime<Utc>,
+        output: &mut SpoolWriter,
+    ) -> Result<(), DocumentError> {
+        let mut head = Head::new(Root::Urlset, Capability::ResourceDump);
+        head.md.at = Some(SourceTime::from(at));
+        head.links
+            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
+        let mut writer = DocumentWriter::start(output, &head)?;
+        for page in self.pages(rows)? {
+            let mut entry = self.package(&format!("{RESOURCE_DUMP}-{page}.zip"));
+            entry.md.at = Some(SourceTime::from(at));
+            writer.entry(&entry)?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn write_change_dump(
+        &self,
+        rows: &PublishedRows<'_>,
+        output: &mut SpoolWriter,
+    ) -> Result<DateTime<Utc>, DocumentError> {
+        let spans = rows.spans(&self.set, self.oldest, CHANGES_A_LIST)?;
+        let mut head = Head::new(Root::Urlset, Capability::ChangeDump);
+        head.md.from = spans.first().map(|span| span.from.into());
+        head.links
+            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
+        let mut writer = DocumentWriter::start(output, &head)?;
+        // What is not closed yet is no package that stays: it is in the Change List.
+        let closed = spans.iter().filter_map(|span| Some((span, span.closed?)));
+        let mut newest = self.set.since;
+        for (span, until) in closed {
+            newest = until;
+            let mut entry = self.package(&format!("{CHANGE_DUMP}-{}.zip", span.until));
+            entry.md.from = Some(span.from.into());
+            entry.md.until = Some(until.into());
+            writer.entry(&entry)?;
+        }
+        writer.finish()?;
+        Ok(newest)
+    }
+
+    fn change_head(&self, root: Root, is_indexed: bool) -> Head {
+        let mut head = Head::new(root, Capability::ChangeList);
+        head.links
+            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
+        if is_indexed {
+            let index = self.uri(SetDocument::ChangeLists);
+            head.links.push(Link::new("index", index));
+        }
+        head
+    }
+
+    fn write_change_lists(
+        &self,
+        rows: &PublishedRows<'_>,
+        output: &mut SpoolWriter,
+    ) -> Result<DateTime<Utc>, DocumentError> {
+        let spans = rows.spans(&self.set, self.oldest, CHANGES_A_LIST)?;
+        let mut head = self.change_head(Root::Sitemapindex, false);
+        head.md.from = spans.first().map(|span| span.from.into());
+        let mut writer = DocumentWriter::start(output, &head)?;
+        for span in &spans {
+            let until = span.closed.map(|_| span.until);
+            let mut entry = Entry::new(self.uri(SetDocument::ChangeList(until)));
+            entry.md.from = Some(span.from.into());
+            entry.md.until = span.closed.map(SourceTime::from);
+            writer.entry(&entry)?;
+        }
+        writer.finish()?;
+        let open = spans.last().map(|span| span.from);
+        Ok(open.unwrap_or(self.set.since))
+    }
+
+    /// The changes with a number after one and up to another, at most so many.
+    pub(super) fn changes_after(
+        &self,
+        rows: &PublishedRows<'_>,
+        range: (i64, i64),
+        most: usize,
+    ) -> Result<NextChanges, DocumentError> {
+        let mut next = NextChanges::default();
+        rows.changes(self.set.id, range, |change| {
+            if next.entries.len() < most {
+                next.last = Some((change.seq, change.at));
+                let entry = self.form.change(&self.set.source, &change);
+                next.entries.extend(entry);
+                Ok(())
+            } else {
+                Err(DocumentError::TooLong)
+            }
+        })
+        .or_else(|error| match error {
+            DocumentError::TooLong => Ok(()),
+            error => Err(error),
+        })?;
+        Ok(next)
+    }
+
+    fn write_changes(
+        &self,
+        rows: &PublishedRows<'_>,
+        span: &ChangeSpan,
+        output: &mut SpoolWriter,
+    ) -> Result<DateTime<Utc>, DocumentError> {
+        let mut head = self.change_head(Root::Urlset, true);
+        head.md.from = Some(span.from.into());
+        head.md.until = span.closed.map(SourceTime::from);
+        let mut writer = DocumentWriter::start(output, &head)?;
+        let mut newest = span.from;
+        rows.changes(self.set.id, (span.after, span.until), |change| {
+            newest = change.at;
+            let entry = self.form.change(&self.set.source, &change);
+            entry.map_or(Ok(()), |entry| {
+                Ok::<_, DocumentError>(writer.entry(&entry)?)
+            })
+        })?;
+        writer.finish()?;
+        Ok(span.closed.unwrap_or(newest))
+    }
+}
+
+/// Writes a Source Description of sets (the core, section 8).
+pub(super) fn write_description(
+    sets: &[SetDocuments],
+    output: &mut SpoolWriter,
+) -> Result<(), DocumentError> {
+    let head = Head::new(Root::Urlset, Capability::Description);
+    let mut writer = DocumentWriter::start(output, &head)?;
+    for set in sets {
+        let list = set.uri(SetDocument::CapabilityList);
+        writer.entry(&pointer(list, Capability::CapabilityList))?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+/// Writes an index of plain sitemaps.
+pub(super) fn write_sitemap(lists: &[Url], output: &mut SpoolWriter) -> Result<(), DocumentError> {
+    let head = Head {
+        root: Root::Sitemapindex,
+        ..Head::default()
+    };
+    let mut writer = DocumentWriter::start(output, &head)?;
+    for list in lists {
+        writer.entry(&Entry::new(list.clone()))?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+fn pointer(loc: Url, capability: Capability) -> Entry {
+    let mut entry = Entry::new(loc);
+    entry.md.capability = Some(capability);
+    entry
+}
+
+/// The begin of the day that is so long before now: Change Lists begin there.
+pub(super) fn oldest_day(now: DateTime<Utc>, keep: TimeDelta) -> Option<DateTime<Utc>> {
+    let oldest = now.checked_sub_signed(keep)?.date_naive();
+    Some(oldest.and_hms_opt(0, 0, 0)?.and_utc())
+}

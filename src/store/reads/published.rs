@@ -1,0 +1,357 @@
+//! What is published: the resources of a set, its changes, and single files.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use resourcesync::{Digest, Oddities};
+use resyncd_core::ResourceUri;
+use rusqlite::Connection;
+
+use crate::store::ids::{ResourceId, SetId};
+use crate::store::query_threads::Lane;
+use crate::store::tables::feed::{self, SetChange};
+use crate::store::tables::published_set::{self, PublishedSet};
+use crate::store::tables::resource::listing;
+use crate::store::tables::resource::{self, ResourceView};
+use crate::store::tables::{membership, version};
+use crate::store::unreadable::UnreadableRows;
+use crate::store::{Store, StoreError};
+
+/// How many rows one query reads.
+const ROWS: usize = 500;
+
+/// A resource that the mirror has, as it is published.
+#[derive(Clone, Debug)]
+pub struct PublishedResource {
+    /// What is known of it.
+    pub view: ResourceView,
+    /// The digests of its file.
+    pub hashes: Vec<Digest>,
+    /// Of each of its links, the path of the target, if the mirror of the Source has it.
+    pub targets: Vec<Option<String>>,
+}
+
+/// A change, as it is published.
+#[derive(Clone, Debug)]
+pub struct PublishedChange {
+    /// Its number in the feed.
+    pub seq: i64,
+    /// Its time: no other change of the feed has the same.
+    pub at: DateTime<Utc>,
+    /// `created`, `updated` or `deleted`; `linked`: only its links have changed.
+    pub change: String,
+    /// The URI at the Source.
+    pub uri: String,
+    /// The path of its file, or of the one that it had.
+    pub path: Option<String>,
+    /// What the mirror has now; `None`: it has been deleted.
+    pub resource: Option<PublishedResource>,
+}
+
+/// A stretch of the changes of a set: those after a number of the feed, up to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeSpan {
+    /// The number after which it begins.
+    pub after: i64,
+    /// The time after which it begins.
+    pub from: DateTime<Utc>,
+    /// The number that it ends with.
+    pub until: i64,
+    /// The time that it ends with; `None`: the next changes belong to it as well.
+    pub closed: Option<DateTime<Utc>>,
+}
+
+/// How far the feed has come, and what else decides what is published of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedState {
+    /// The number of the newest entry of the feed.
+    pub seq: i64,
+    /// The time of that entry, or of the begin of the publication: what is later is not in any document yet.
+    pub at: DateTime<Utc>,
+    /// How many resources the set has.
+    pub resources: u64,
+    /// The last row of a resource.
+    pub last: ResourceId,
+}
+
+/// What is published, at one moment.
+pub struct PublishedRows<'a> {
+    sql: &'a Connection,
+    unreadable: &'a UnreadableRows,
+}
+
+impl Store {
+    /// Runs a query of what is published, for documents.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub async fn published<T, F>(self: &Arc<Self>, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&PublishedRows<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.published_in(Lane::Documents, query).await
+    }
+
+    /// The resource of a Source that has a path in the mirror; `None`: there never was one, or it is long gone.
+    pub async fn published_file(
+        self: &Arc<Self>,
+        source: &str,
+        path: &str,
+    ) -> Result<Option<PublishedResource>, StoreError> {
+        let (source, path) = (source.to_owned(), path.to_owned());
+        self.published_in(Lane::Files, move |rows| {
+            let view = resource::view_at(rows.sql, &source, &path)?;
+            view.map(|view| rows.resource(view)).transpose()
+        })
+        .await
+    }
+
+    /// The times of the stored versions of a resource, oldest first.
+    pub async fn version_times(
+        self: &Arc<Self>,
+        resource: ResourceId,
+    ) -> Result<Vec<DateTime<Utc>>, StoreError> {
+        self.published_in(Lane::Files, move |rows| {
+            let times = version::times(rows.sql, resource)?;
+            Ok(times.into_iter().map(|at| at.to_datetime()).collect())
+        })
+        .await
+    }
+
+    async fn published_in<T, F>(self: &Arc<Self>, lane: Lane, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&PublishedRows<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        let unreadable = Arc::clone(&self.unreadable);
+        self.read_in(lane, move |sql| {
+            let unreadable = &unreadable;
+            query(&PublishedRows { sql, unreadable })
+        })
+        .await
+    }
+}
+
+impl PublishedRows<'_> {
+    /// The published sets of a Source.
+    pub fn sets(&self, source: &str) -> Result<Vec<PublishedSet>, StoreError> {
+        Ok(published_set::of_source(self.sql, source)?)
+    }
+
+    /// How far what is published of a set has come.
+    pub fn state(&self, set: &PublishedSet) -> Result<PublishedState, StoreError> {
+        let newest = feed::last(self.sql)?.filter(|(seq, _)| *seq > set.after);
+        let (seq, at) = newest.unwrap_or((set.after, set.since));
+        Ok(PublishedState {
+            seq,
+            at,
+            resources: set.resources,
+            last: resource::last_row(self.sql)?,
+        })
+    }
+
+    /// Passes on the resources of a set after a row and up to another one, until that returns an error.
+    pub fn resources<E: From<StoreError>>(
+        &self,
+        set: SetId,
+        (mut after, until): (ResourceId, ResourceId),
+        mut each: impl FnMut(PublishedResource) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |error: rusqlite::Error| E::from(StoreError::from(error));
+        while after < until {
+            let rows = listing::of_set(self.sql, set, after, ROWS, self.unreadable);
+            let rows = rows.map_err(failed)?;
+            for view in rows.live {
+                if view.id <= until {
+                    each(self.resource(view)?)?;
+                }
+            }
+            let Some(last) = rows.last else { break };
+            after = last;
+        }
+        Ok(())
+    }
+
+    /// The first resource of a set after a row.
+    pub fn first_after(
+        &self,
+        set: SetId,
+        after: ResourceId,
+    ) -> Result<Option<ResourceId>, StoreError> {
+        Ok(membership::first_after(self.sql, set, after)?)
+    }
+
+    /// About how many bytes the entries of a set have, of so many resources at most: as many as what differs between them.
+    pub fn bytes_of_entries(&self, set: SetId, most: u64) -> Result<u64, StoreError> {
+        Ok(listing::bytes_of_set(self.sql, set, most)?)
+    }
+
+    /// Passes on the changes of a set with a number after `after` and up to `until`, oldest first, until that returns an error.
+    pub fn changes<E: From<StoreError>>(
+        &self,
+        set: SetId,
+        (mut after, until): (i64, i64),
+        mut each: impl FnMut(PublishedChange) -> Result<(), E>,
+    ) -> Result<(), E> {
+        loop {
+            let changes = feed::of_set(self.sql, set, (after, until), ROWS);
+            let changes = changes.map_err(|error| E::from(StoreError::from(error)))?;
+            let Some(last) = changes.last() else {
+                return Ok(());
+            };
+            after = last.seq;
+            for change in changes {
+                each(self.change(change)?)?;
+            }
+        }
+    }
+
+    /// The resource of a Source with a URI, if the mirror has it.
+    pub fn of_uri(
+        &self,
+        source: &str,
+        uri: &ResourceUri,
+    ) -> Result<Option<PublishedResource>, StoreError> {
+        let Some(path) = resource::live_path(self.sql, source, uri)? else {
+            return Ok(None);
+        };
+        let view = resource::view_at(self.sql, source, &path)?;
+        let view = view.filter(|view| !view.deleted);
+        view.map(|view| self.resource(view)).transpose()
+    }
+
+    /// The time of the newest entry of the feed up to a number.
+    pub fn time_of(&self, seq: i64) -> Result<Option<DateTime<Utc>>, StoreError> {
+        Ok(feed::last_until(self.sql, seq)?.map(|(_, at)| at))
+    }
+
+    /// The spans of the changes of a set: closed at the end of each day and wherever `most` numbers are complete, then the open one. They
+    /// begin where the publication did, or after what the feed has lost, or at `oldest`; one without changes is joined to the next.
+    pub fn spans(
+        &self,
+        set: &PublishedSet,
+        oldest: Option<DateTime<Utc>>,
+        most: i64,
+    ) -> Result<Vec<ChangeSpan>, StoreError> {
+        Ok(spans(self.sql, set, oldest, most)?)
+    }
+
+    /// The number and the time of the newest change of a set with a number after `after` and up to `until`.
+    pub fn newest_change(
+        &self,
+        set: SetId,
+        after: i64,
+        until: i64,
+    ) -> Result<Option<(i64, DateTime<Utc>)>, StoreError> {
+        Ok(feed::newest_of_set(self.sql, set, (after, until))?)
+    }
+
+    fn resource(&self, view: ResourceView) -> Result<PublishedResource, StoreError> {
+        published(self.sql, view)
+    }
+
+    fn change(&self, change: SetChange) -> Result<PublishedChange, StoreError> {
+        let view = resource::view_of(self.sql, change.resource)?;
+        let view = view.filter(|view| !view.deleted && view.applied_at.is_some());
+        Ok(PublishedChange {
+            seq: change.seq,
+            at: change.at,
+            change: change.change,
+            uri: change.uri,
+            path: change.path,
+            resource: view.map(|view| self.resource(view)).transpose()?,
+        })
+    }
+}
+
+fn published(sql: &Connection, view: ResourceView) -> Result<PublishedResource, StoreError> {
+    let hashes = Digest::parse_hashes(&view.hashes, &mut Oddities::default());
+    let mut targets = Vec::with_capacity(view.links.len());
+    for link in &view.links {
+        targets.push(match ResourceUri::try_from(link.href.clone()) {
+            Ok(target) => resource::live_path(sql, &view.source, &target)?,
+            Err(_) => None,
+        });
+    }
+    Ok(PublishedResource {
+        view,
+        hashes,
+        targets,
+    })
+}
+
+fn spans(
+    sql: &Connection,
+    set: &PublishedSet,
+    oldest: Option<DateTime<Utc>>,
+    most: i64,
+) -> rusqlite::Result<Vec<ChangeSpan>> {
+    let (mut after, mut from) = (set.after, set.since);
+    if let Some(lost) = feed::trimmed(sql)?.filter(|lost| *lost > after) {
+        after = lost;
+        from = match feed::first_after(sql, lost)? {
+            Some((_, at)) => at - TimeDelta::microseconds(1),
+            None => from.max(oldest.unwrap_or(from)),
+        };
+    }
+    if let Some(oldest) = oldest.filter(|oldest| *oldest > from) {
+        after = feed::last_before(sql, after, oldest)?;
+        from = oldest;
+    }
+    let mut all = Vec::new();
+    let Some((end, newest)) = feed::last(sql)?.filter(|(seq, _)| *seq > after) else {
+        all.extend([ChangeSpan {
+            after,
+            from,
+            until: after,
+            closed: None,
+        }]);
+        return Ok(all);
+    };
+    while after < end {
+        let day = day_after(from);
+        let of_day = if newest < day {
+            end
+        } else {
+            feed::last_before(sql, after, day)?
+        };
+        // A multiple of `most`: the same in all spans that are made of these changes.
+        let full = (after.div_euclid(most) + 1) * most;
+        let (until, closed) = if full <= of_day {
+            let last = feed::last_until(sql, full)?;
+            (full, last.map_or(from, |(_, at)| at.max(from)))
+        } else if newest < day {
+            break;
+        } else {
+            (of_day, day)
+        };
+        if feed::newest_of_set(sql, set.id, (after, until))?.is_some() {
+            all.push(ChangeSpan {
+                after,
+                from,
+                until,
+                closed: Some(closed),
+            });
+            from = closed;
+        } else if until == of_day && until != full {
+            // Nothing has happened on that day: the next span begins with it, and goes on to the next day that has changes.
+            from = closed;
+        }
+        after = until;
+    }
+    all.push(ChangeSpan {
+        after,
+        from,
+        until: end,
+        closed: None,
+    });
+    Ok(all)
+}
+
+/// The begin of the next day, in UTC.
+fn day_after(time: DateTime<Utc>) -> DateTime<Utc> {
+    let next = time.date_naive().succ_opt();
+    next.and_then(|day| day.and_hms_opt(0, 0, 0))
+        .map_or(DateTime::<Utc>::MAX_UTC, |begin| begin.and_utc())
+}

@@ -1,0 +1,91 @@
+//! Begins and ends the publication of sets, and snapshots of what is published.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use crate::store::tables::subscription::{StoredSubscription, TopicPosition};
+use crate::store::tables::{feed, published_set, subscription};
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// Publishes the sets of these Sources that have a complete copy, from now on, and none of other Sources. Returns how many are new.
+    pub async fn publish_sources(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        sources: Vec<String>,
+    ) -> Result<usize, StoreError> {
+        self.write(move |tx| {
+            published_set::retain(tx.sql, &sources)?;
+            let last = feed::last_number(tx.sql)?;
+            let since = feed::begin_snapshot(tx.sql, now)?;
+            let mut begun = 0;
+            for source in &sources {
+                begun += published_set::begin(tx.sql, source, last, since)?;
+            }
+            Ok(begun)
+        })
+        .await
+    }
+
+    /// The time of a snapshot: whatever is read from now on has all changes up to it, and all others are of a later time.
+    pub async fn snapshot_time(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+    ) -> Result<DateTime<Utc>, StoreError> {
+        self.write(move |tx| Ok(feed::begin_snapshot(tx.sql, now)?))
+            .await
+    }
+
+    /// The subscriptions to what is published.
+    pub async fn subscriptions(self: &Arc<Self>) -> Result<Vec<StoredSubscription>, StoreError> {
+        self.read(|sql| Ok(subscription::all(sql)?)).await
+    }
+
+    /// Stores a subscription. A new one begins after what has been published by now.
+    pub async fn put_subscription(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        begun: websub::hub::Subscription,
+    ) -> Result<StoredSubscription, StoreError> {
+        self.write(move |tx| {
+            let until = feed::begin_snapshot(tx.sql, now)?;
+            let number = feed::last_number(tx.sql)?;
+            let stored = StoredSubscription {
+                subscription: begun,
+                position: TopicPosition { number, until },
+            };
+            subscription::put(tx.sql, &stored)?;
+            Ok(stored)
+        })
+        .await
+    }
+
+    /// Stores how far subscribers have been told, by topic and callback.
+    pub async fn put_positions(
+        self: &Arc<Self>,
+        told: Vec<(String, String, TopicPosition)>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            for (topic, callback, position) in &told {
+                subscription::set_position(tx.sql, topic, callback, *position)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes subscriptions, by topic and callback.
+    pub async fn delete_subscriptions(
+        self: &Arc<Self>,
+        ended: Vec<(String, String)>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            for (topic, callback) in &ended {
+                subscription::delete(tx.sql, topic, callback)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}

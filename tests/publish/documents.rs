@@ -1,0 +1,181 @@
+//! The documents, and Destinations that follow them.
+
+use resourcesync::{Capability, ChangeKind, Root};
+use resyncd_testkit::ChannelHub;
+
+use super::{Published, publish, until_equal};
+use crate::support::{Destination, NAME, SET, eventually, resources};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_state_what_the_mirror_has_and_what_has_changed() {
+    let published = Published::of(5).await;
+    let list = published.capability_list().await;
+    let well_known = published.base.join(".well-known/resourcesync").unwrap();
+    let description = published.document(&well_known).await;
+    assert_eq!(description.entries[0].loc, list);
+    let capabilities = published.document(&list).await;
+    assert_eq!(capabilities.head.link("up"), Some(&published.description()));
+    let offered = capabilities
+        .entries
+        .iter()
+        .filter_map(|entry| entry.md.capability.clone());
+    let offered: Vec<Capability> = offered.collect();
+    assert_eq!(
+        offered,
+        [
+            Capability::ResourceList,
+            Capability::ChangeList,
+            Capability::ResourceDump,
+            Capability::ChangeDump,
+            Capability::ChangeNotification,
+            Capability::FrameworkNotification
+        ]
+    );
+    let resources = published
+        .document(&published.of_set("resourcelist.xml").await)
+        .await;
+    assert_eq!(resources.head.md.at, resources.head.md.completed);
+    assert_eq!(resources.entries.len(), 5);
+    for entry in &resources.entries {
+        let original = entry.links.iter().find(|link| link.is("via")).unwrap();
+        assert_eq!(original.content, entry.md.content);
+        assert_eq!(original.modified, entry.lastmod);
+        assert_eq!(original.href.port(), published.rig.source.base().port());
+        let file = published.get(&entry.loc).await;
+        let hash = resourcesync::Digest::of(resourcesync::Algorithm::Sha256, &file.body);
+        assert!(entry.md.content.hashes.contains(&hash));
+        assert_eq!(entry.md.content.length, Some(file.body.len() as u64));
+    }
+
+    published.rig.source.update(SET, "r0001.txt", "new");
+    published.rig.source.delete(SET, "r0002.txt");
+    published.rig.source.create(SET, "more.txt", "more");
+    published.rig.source.notify_and_publish(SET).await.unwrap();
+    published.rig.settled().await;
+    let index = published
+        .document(&published.of_set("changelist.xml").await)
+        .await;
+    assert_eq!(index.head.root, Root::Sitemapindex);
+    let open = index.entries.last().unwrap();
+    assert_eq!((open.md.from, open.md.until), (index.head.md.from, None));
+    let changes = published.document(&open.loc).await;
+    let from = changes.head.md.from.unwrap();
+    let mut kinds: Vec<_> = changes
+        .entries
+        .iter()
+        .map(|entry| entry.md.change.unwrap())
+        .collect();
+    kinds.sort_by_key(|kind| kind.as_str());
+    assert_eq!(
+        kinds,
+        [
+            ChangeKind::Created,
+            ChangeKind::Deleted,
+            ChangeKind::Updated
+        ]
+    );
+    let times = changes
+        .entries
+        .iter()
+        .map(|entry| entry.md.datetime.unwrap());
+    let times: Vec<_> = times.collect();
+    assert!(times.is_sorted_by(|one, other| one < other), "{times:?}");
+    assert!(resources.head.md.at.unwrap() < times[0] && from < times[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_published_of_a_set_without_a_complete_copy() {
+    let options = resyncd_testkit::SampleOptions {
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let source = resyncd_testkit::SampleSource::start(options).await.unwrap();
+    source.fail(
+        "/set1/res/r0001.txt",
+        resyncd_testkit::Fault::Unavailable { retry_after: 3600 },
+        usize::MAX,
+    );
+    let rig = crate::support::Rig::follow(source, publish).await;
+    let address = rig.daemon().publish.unwrap();
+    let base = url::Url::parse(&format!("http://{address}/")).unwrap();
+    let published = Published { rig, base };
+    published
+        .rig
+        .until("two of three", |set| set.resources == 2)
+        .await;
+    let description = published.document(&published.description()).await;
+    assert!(description.entries.is_empty());
+}
+
+/// The first is the sample Source. The second and the third publish what they mirror.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_reach_the_third_of_a_chain_by_push() {
+    let published = Published::of(20).await;
+    let relaying = Destination::start(published.description(), |config| {
+        publish(config);
+        config.sources[0].poll_interval = std::time::Duration::from_secs(86_400);
+    })
+    .await;
+    until_equal_to_rig(&relaying, &published).await;
+    let relayed = relaying.published().unwrap();
+    let description = relayed
+        .join(&format!("{NAME}/.rs/description.xml"))
+        .unwrap();
+    let last = Destination::start(description, |config| {
+        config.sources[0].poll_interval = std::time::Duration::from_secs(86_400);
+    })
+    .await;
+    until_equal(&last, &relaying, &relayed).await;
+    for (destination, what) in [
+        (&relaying, "the second is subscribed"),
+        (&last, "the third is subscribed"),
+    ] {
+        destination
+            .until(what, |set| {
+                set.channels.iter().all(|channel| channel.state == "active")
+            })
+            .await;
+    }
+
+    published.rig.source.update(SET, "r0001.txt", "new");
+    published.rig.source.delete(SET, "r0002.txt");
+    published.rig.source.notify_and_publish(SET).await.unwrap();
+    let changed = eventually("the change arrives", Some(last.wakes()), async || {
+        let lines = last.operator.changes(0).await;
+        let updated = lines.iter().find(|line| line.change == "updated").cloned();
+        let deleted = lines.iter().any(|line| line.change == "deleted");
+        updated.filter(|_| deleted).ok_or(format!("{lines:#?}"))
+    })
+    .await;
+    assert_eq!(changed.origin, "notification");
+    // There is one link to the origin, however long the chain is.
+    assert_eq!(changed.via, Some(vec![published.rig.uri("r0001.txt")]));
+    until_equal(&last, &relaying, &relayed).await;
+    let set = last.until("no gap", |set| set.state == "in-sync").await;
+    assert!(
+        set.channels.iter().all(|channel| channel.gaps == 0),
+        "{set:#?}"
+    );
+}
+
+async fn until_equal_to_rig(destination: &Destination, published: &Published) {
+    let folder = format!("127.0.0.1:{}/{NAME}/", published.base.port().unwrap());
+    eventually(
+        "equal to the first mirror",
+        Some(destination.wakes()),
+        async || {
+            let expected = crate::support::files(&published.rig.config.sources[0].mirror);
+            let expected = expected
+                .into_iter()
+                .map(|(path, bytes)| (format!("{folder}{path}"), bytes));
+            let found = crate::support::files(&destination.config.sources[0].mirror);
+            let difference = crate::support::difference(&expected.collect(), &found);
+            if difference.is_empty() {
+                Ok(())
+            } else {
+                Err(difference)
+            }
+        },
+    )
+    .await;
+}

@@ -1,0 +1,237 @@
+//! A folder as a Source.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use resourcesync::{ChangeKind, Entry, read_document};
+use resyncd::cli::Daemon;
+use resyncd::config::{Config, PublishedFolder};
+use tempfile::TempDir;
+use url::Url;
+
+use crate::support::{Destination, client, eventually, files, send, soon};
+
+/// A folder that a daemon publishes.
+struct Folder {
+    folder: TempDir,
+    config: Config,
+    daemon: Option<Daemon>,
+    base: Url,
+}
+
+impl Folder {
+    async fn start(names: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("files");
+        fs::create_dir(&path).unwrap();
+        for name in names {
+            put(&path, name, "as it was at first");
+        }
+        let mut config = Config::new(folder.path().join("state"), Vec::new());
+        config.status.listen = "127.0.0.1:0".parse().unwrap();
+        config.publish.listen = "127.0.0.1:0".parse().unwrap();
+        config.http.allow_private_addresses = true;
+        config.folders = vec![PublishedFolder {
+            name: "files".to_owned(),
+            path,
+        }];
+        let daemon = Daemon::start(config.clone()).await.unwrap();
+        let base = Url::parse(&format!("http://{}/", daemon.publish.unwrap())).unwrap();
+        Self {
+            folder,
+            config,
+            daemon: Some(daemon),
+            base,
+        }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("files")
+    }
+
+    fn description(&self) -> Url {
+        self.base.join("files/.rs/description.xml").unwrap()
+    }
+
+    /// The entries of a document of the set; `None`: there is none yet.
+    async fn entries(&self, name: &str) -> Option<Vec<Entry>> {
+        let description = get(&self.description()).await?;
+        let list = description.first()?.loc.clone();
+        get(&list.join(name).unwrap()).await
+    }
+
+    /// Waits until the Resource List names exactly these files.
+    async fn until_listed(&self, expected: &[&str]) {
+        let prefix = format!("{}files/", self.base);
+        eventually("listed", None, async || {
+            let entries = self.entries("resourcelist.xml").await.unwrap_or_default();
+            let names = entries.iter().map(|entry| entry.loc.as_str());
+            let mut names: Vec<&str> = names
+                .map(|loc| loc.strip_prefix(&prefix).unwrap())
+                .collect();
+            names.sort_unstable();
+            if names == expected {
+                Ok(())
+            } else {
+                Err(format!("{names:?}"))
+            }
+        })
+        .await;
+    }
+
+    async fn stop(&mut self) {
+        let daemon = self.daemon.take().unwrap();
+        soon("the daemon stops", daemon.stop()).await;
+    }
+}
+
+async fn get(url: &Url) -> Option<Vec<Entry>> {
+    let answer = send(|| client().get(url.clone())).await;
+    let body = answer.bytes().await.unwrap();
+    let document = read_document(&body, url).ok()?;
+    assert!(
+        document.oddities.is_empty(),
+        "{url}: {:?}",
+        document.oddities
+    );
+    Some(document.entries)
+}
+
+/// Writes a file that has been left alone.
+fn put(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    let earlier = SystemTime::now() - Duration::from_secs(10);
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_modified(earlier)
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_published_as_they_are_and_change() {
+    let published = Folder::start(&["a.txt", "sub/b c.xml", ".hidden", "sub/.git/config"]).await;
+    std::os::unix::fs::symlink("/etc/hostname", published.path().join("link")).unwrap();
+    published.until_listed(&["a.txt", "sub/b%20c.xml"]).await;
+    let entries = published.entries("resourcelist.xml").await.unwrap();
+    assert!(
+        entries.iter().all(|entry| entry.links.is_empty()),
+        "{entries:?}"
+    );
+    let mut types: Vec<_> = entries
+        .iter()
+        .map(|entry| entry.md.content.media_type.clone().unwrap())
+        .collect();
+    types.sort_unstable();
+    assert_eq!(types, ["text/plain", "text/xml"]);
+
+    put(&published.path(), "more/new.txt", "new");
+    fs::rename(
+        published.path().join("a.txt"),
+        published.path().join("renamed.txt"),
+    )
+    .unwrap();
+    fs::remove_file(published.path().join("sub/b c.xml")).unwrap();
+    published
+        .until_listed(&["more/new.txt", "renamed.txt"])
+        .await;
+    let changes = published.entries("changelist-open.xml").await.unwrap();
+    let kind_of = |name: &str| {
+        let found = changes
+            .iter()
+            .find(|entry| entry.loc.path().ends_with(name));
+        found.and_then(|entry| entry.md.change)
+    };
+    assert_eq!(kind_of("/a.txt"), Some(ChangeKind::Deleted));
+    assert_eq!(kind_of("/renamed.txt"), Some(ChangeKind::Created));
+    assert_eq!(kind_of("/sub/b%20c.xml"), Some(ChangeKind::Deleted));
+    assert_eq!(kind_of("/more/new.txt"), Some(ChangeKind::Created));
+    for hidden in [".hidden", "sub/.git/config", "link"] {
+        let url = published.base.join(&format!("files/{hidden}")).unwrap();
+        let answer = send(|| client().get(url.clone())).await;
+        assert_eq!(answer.status().as_u16(), 404, "{hidden}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_is_replaced_by_one_of_the_same_length_and_time_is_another_one() {
+    let published = Folder::start(&["a.txt"]).await;
+    published.until_listed(&["a.txt"]).await;
+    let path = published.path().join("a.txt");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let other = published.path().join(".other");
+    fs::write(&other, "AS IT WAS AT FIRST").unwrap();
+    File::options()
+        .write(true)
+        .open(&other)
+        .unwrap()
+        .set_modified(modified)
+        .unwrap();
+    fs::rename(&other, &path).unwrap();
+    eventually("updated", None, async || {
+        let changes = published
+            .entries("changelist-open.xml")
+            .await
+            .unwrap_or_default();
+        let updated = changes
+            .iter()
+            .any(|entry| entry.md.change == Some(ChangeKind::Updated));
+        if updated {
+            Ok(())
+        } else {
+            Err(format!("{changes:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folder_that_is_empty_after_a_restart_deletes_nothing() {
+    let mut published = Folder::start(&["a.txt", "b.txt"]).await;
+    published.until_listed(&["a.txt", "b.txt"]).await;
+    published.stop().await;
+    let elsewhere = published.folder.path().join("elsewhere");
+    fs::rename(published.path(), &elsewhere).unwrap();
+    fs::create_dir(published.path()).unwrap();
+    let base = published.base.clone();
+    published.config.publish.listen = format!("127.0.0.1:{}", base.port().unwrap())
+        .parse()
+        .unwrap();
+    published.daemon = Some(Daemon::start(published.config.clone()).await.unwrap());
+    published.until_listed(&["a.txt", "b.txt"]).await;
+    // Once there is a file, the folder is what it is. The test waits for what the system reports.
+    put(&published.path(), "b.txt", "another one");
+    published.until_listed(&["b.txt"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn destination_follows_a_folder_by_push() {
+    let published = Folder::start(&["a.txt"]).await;
+    published.until_listed(&["a.txt"]).await;
+    let destination = Destination::start(published.description(), |config| {
+        config.sources[0].poll_interval = Duration::from_secs(86_400);
+    })
+    .await;
+    destination
+        .until("subscribed and in sync", |set| {
+            set.state == "in-sync" && set.channels.iter().all(|channel| channel.state == "active")
+        })
+        .await;
+    put(&published.path(), "b.txt", "pushed");
+    let host = published.base.as_str().trim_start_matches("http://");
+    let expected = format!("{host}files/b.txt");
+    eventually("pushed", Some(destination.wakes()), async || {
+        let found = files(&destination.config.sources[0].mirror);
+        let is_there = found.get(&expected).is_some_and(|bytes| bytes == b"pushed");
+        if is_there {
+            Ok(())
+        } else {
+            Err(format!("{:?}", found.keys()))
+        }
+    })
+    .await;
+}
