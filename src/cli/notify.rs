@@ -10,8 +10,12 @@ use crate::engine::send_test;
 /// Arguments of `notify`.
 #[derive(Debug, clap::Args)]
 pub(super) struct NotifyArguments {
-    /// The name of the [[notify]] that is tried
-    #[arg(long, value_name = "NAME", required = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        required = true,
+        help = "The name of the [[notify]] that is tried"
+    )]
     test: String,
 }
 

@@ -58,6 +58,9 @@ pub(super) async fn publish(arguments: &PublishArguments) -> Result<u8, Failure>
     let mut config = Config::new(state, Vec::new());
     config.status.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     config.publish.listen = arguments.listen;
+    // Where only this machine reaches it, so are its subscribers.
+    config.http.allow_private_addresses =
+        arguments.public_url.is_none() && arguments.listen.ip().is_loopback();
     config.publish.public_url.clone_from(&arguments.public_url);
     config.folders = vec![PublishedFolder {
         name: name.clone(),

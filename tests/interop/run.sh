@@ -10,7 +10,9 @@
 #   7. WARC: a dump of version 0.1 that `warcio` (PyPI) writes, compared with what it reads;
 #   8. messages to people: mails to a server made of `aiosmtpd` (PyPI), and requests that `standardwebhooks` (PyPI) verifies;
 #   9. documents that the crate `resourcesync` writes: `resync` reads them, and `lxml` (PyPI) validates them against the schema of the
-#      Sitemap protocol, which the package `sitemap` (npm) has.
+#      Sitemap protocol, which the package `sitemap` (npm) has;
+#  10. a folder that resyncd publishes: `resync-sync` of `resync` copies and audits it, a subscriber made of `flask-websub` is told of its
+#      changes, and its documents are valid.
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE WRITE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
@@ -19,7 +21,7 @@
 set -euo pipefail
 
 if (($# < 3)); then
-    sed -n '2,17p' "$0" >&2
+    sed -n '2,20p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -480,8 +482,53 @@ validate_written_documents() {
     step "resourcesync: resync reads the written documents, and they are valid"
 }
 
+publish_a_folder() {
+    local folder=$work/published copy=$work/published-copy base list set name
+    mkdir "$folder"
+    for name in a b c; do
+        printf 'first' >"$folder/$name.txt"
+    done
+    touch --date='1 minute ago' "$folder"/*
+    start publish "$resyncd" publish "$folder" --state "$work/published-state" --listen 127.0.0.1:0
+    publisher=$pid
+    base=$(wait_for_log publish 'Source: +(http[^ ]*)/')
+    list=$("$python" "$here/published_list.py" "$base/.well-known/resourcesync")
+    set=${list%/*}
+    resync_sync() {
+        (cd "$work" && "$folder_of_python/resync-sync" "$@" "$base/published=$copy")
+    }
+    mkdir "$copy"
+    resync_sync --baseline --sitemap "$set/resourcelist.xml" --hash sha-256
+    diff -r "$folder" "$copy"
+    start subscriber "$python" "$here/websub_subscriber.py" "$work/subscriber.sqlite" "$set/changes"
+    subscriber=$pid
+    wait_for_log subscriber '(subscribed)' >/dev/null
+    printf 'second' >"$folder/a.txt"
+    printf 'third' >"$folder/new.txt"
+    rm "$folder/b.txt"
+    wait_for_log subscriber '(updated http.*/a.txt)' >/dev/null
+    wait_for_log subscriber '(created http.*/new.txt)' >/dev/null
+    wait_for_log subscriber '(deleted http.*/b.txt)' >/dev/null
+    step "resyncd as a Source: the subscriber of flask-websub is told of a change, a creation and a deletion"
+
+    # The schema has no documents without entries.
+    "$python" "$here/valid_documents.py" "$work/schema" "$base/.well-known/resourcesync" "$base/published/.rs/description.xml" \
+        "$set"/{capabilitylist,resourcelist,changelist-open,resourcedump}.xml
+    step "resyncd as a Source: its documents are valid"
+
+    # It reads no index of Change Lists, and fails if it is to compare digests of changes.
+    resync_sync --incremental --sitemap "$set/resourcelist.xml" --changelist-uri "$set/changelist-open.xml" --from 2013-01-03T00:00:00Z --delete
+    diff -r "$folder" "$copy"
+    resync_sync --audit --sitemap "$set/resourcelist.xml" --hash sha-256 2>&1 | tee "$work/resync-audit.log"
+    grep --quiet 'Status: *IN SYNC' "$work/resync-audit.log"
+    stop "$subscriber" || true
+    stop "$publisher"
+    step "resyncd as a Source: resync-sync --baseline, --incremental and --audit; copy equal"
+}
+
 prepare_python
 validate_written_documents
+publish_a_folder
 poll_a_source_of_resync
 apply_patches_of_others
 follow_through_a_hub before
