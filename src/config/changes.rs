@@ -70,6 +70,10 @@ impl Config {
             keys.push("xmpp".to_owned());
         }
         keys.extend(publish.differing(&other.publish));
+        // Whether there is a listener.
+        if self.publishes() != other.publishes() {
+            keys.push("source.publish".to_owned());
+        }
         if *folders != other.folders {
             keys.push("publish.folder".to_owned());
         }

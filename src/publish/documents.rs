@@ -124,6 +124,14 @@ impl SetDocuments {
         self.uris().of_set(&self.set, &document.name())
     }
 
+    /// Whether there may be a document, by the last row of a resource: looking for others would cost more.
+    pub(super) fn may_have(&self, document: SetDocument, last: ResourceId) -> bool {
+        match document {
+            SetDocument::ResourceListPage(page) => (0..=last.number() / PAGE).contains(&page),
+            _ => true,
+        }
+    }
+
     /// The name by which a document is remembered.
     pub(super) fn key(&self, document: SetDocument) -> String {
         let (source, folder) = (&self.set.source, folder_of(&self.set));

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -18,6 +19,7 @@ use resourcesync::{Capability, DocumentWriter, Entry, Head, Root, SourceTime, Ve
 use resyncd_core::ResourceUri;
 use resyncd_mirror::MirrorReader;
 use serde::Deserialize;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -37,6 +39,8 @@ const MOST_CHANGED: usize = CHANGES_A_LIST as usize;
 /// The pieces of a package that wait to be sent, and how long each is.
 const PIECES: usize = 4;
 const PIECE: usize = 256 << 10;
+/// How long a reader may take nothing.
+const STALLED: Duration = Duration::from_secs(60);
 /// The name of the manifest in a package.
 const MANIFEST: &str = "manifest.xml";
 
@@ -77,10 +81,10 @@ impl Package {
         set: &SetDocuments,
         rows: &PublishedRows<'_>,
         page: i64,
-        at: DateTime<Utc>,
     ) -> Result<Self, DocumentError> {
         let mut package = Self::new(source, Capability::ResourceDumpManifest);
-        package.head.md.at = Some(SourceTime::from(at));
+        // It has all changes up to the newest one.
+        package.head.md.at = Some(SourceTime::from(rows.state(&set.set)?.at));
         rows.resources(set.set.id, set.page_range(page), |resource| {
             package.put(set, &resource);
             Ok::<_, DocumentError>(())
@@ -235,7 +239,9 @@ struct PieceSender(mpsc::Sender<io::Result<Bytes>>);
 impl Write for PieceSender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = Bytes::copy_from_slice(bytes);
-        let sent = self.0.blocking_send(Ok(piece));
+        // Who reads nothing does not keep others from their dumps.
+        let sending = self.0.send_timeout(Ok(piece), STALLED);
+        let sent = Handle::current().block_on(sending);
         sent.map_err(|_| io::ErrorKind::BrokenPipe)?;
         Ok(bytes.len())
     }

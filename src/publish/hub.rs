@@ -29,9 +29,9 @@ use crate::status::{PublishStatus, PublishedSetStatus, SubscriberStatus, rfc3339
 use crate::store::{StoreError, StoredSubscription, TopicPosition};
 
 /// How often a host is asked to confirm in a minute at most.
-const VERIFICATIONS: u32 = 120;
-/// How many callbacks are asked to confirm at once.
-const VERIFIED_AT_ONCE: usize = 64;
+const VERIFICATIONS: u32 = 1200;
+/// How many callbacks are being asked to confirm, or wait for that.
+const VERIFIED_AT_ONCE: usize = 1000;
 /// How many hosts are remembered.
 const MOST_HOSTS: usize = 10_000;
 

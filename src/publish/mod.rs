@@ -198,6 +198,9 @@ impl Publisher {
             .store
             .published(move |rows| rows.state(&of_state))
             .await?;
+        if !set.may_have(document, state.last) {
+            return Err(DocumentError::Missing);
+        }
         let version = format!("{} {} {:?}", state.seq, state.resources, set.oldest);
         let key = set.key(document);
         let is_snapshot = document.is_snapshot();
@@ -227,7 +230,7 @@ impl Publisher {
                 at = self.store.snapshot_time(at).await?;
             }
             let mut output = SpoolWriter::new(self.spool.folder())?;
-            let writing = self.store.published(move |rows| {
+            let writing = self.store.published_document(move |rows| {
                 let written = write(rows, at, &mut output);
                 Ok(written.map(|modified| (output, modified)))
             });

@@ -25,7 +25,6 @@ use super::uris::{
     folder_of,
 };
 use super::{PublishedSource, Publisher};
-use crate::clock;
 use crate::http::{BearerToken, Peer, RejectionCounters, require_token};
 use crate::store::{PublishedResource, StoreError};
 
@@ -301,12 +300,11 @@ impl Publisher {
             let set = set.ok_or(NoPackage::Unknown)?;
             let permit = self.dump_permit()?;
             let is_of_changes = kind == CHANGE_DUMP;
-            let at = self.store.snapshot_time(clock::now().wall).await?;
-            let making = self.store.published(move |rows| {
+            let making = self.store.published_document(move |rows| {
                 Ok(if is_of_changes {
                     Package::of_span(&source, &set, rows, number)
                 } else {
-                    Package::of_page(&source, &set, rows, number, at)
+                    Package::of_page(&source, &set, rows, number)
                 })
             });
             Ok(making.await??.answer(permit))

@@ -180,7 +180,16 @@ impl Spool {
                 return Ok(Arc::clone(known));
             }
         }
-        let made = Arc::new(make.await?);
+        let made = match make.await {
+            Ok(made) => Arc::new(made),
+            Err(error) => {
+                // Nothing is remembered of what there is not.
+                if document.is_none() {
+                    self.documents.lock().remove(name);
+                }
+                return Err(error);
+            }
+        };
         *document = Some(Arc::clone(&made));
         if let Some(place) = self.documents.lock().get_mut(name) {
             place.bytes = made.length;

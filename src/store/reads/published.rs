@@ -81,11 +81,23 @@ pub struct PublishedRows<'a> {
 }
 
 impl Store {
-    /// Runs a query of what is published, for documents.
+    /// Runs a query of what is published that takes little time.
     ///
     /// # Errors
     /// Those of the query.
     pub async fn published<T, F>(self: &Arc<Self>, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&PublishedRows<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.published_in(Lane::Files, query).await
+    }
+
+    /// The same, of as many rows as a document has entries.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub async fn published_document<T, F>(self: &Arc<Self>, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&PublishedRows<'_>) -> Result<T, StoreError> + Send + 'static,
