@@ -21,7 +21,7 @@ use http_range_header::{RangeUnsatisfiableError, parse_range_header};
 use httpdate::{fmt_http_date, parse_http_date};
 
 /// How many bytes are read at once.
-const CHUNK: u64 = 256 << 10;
+const CHUNK: u64 = 1 << 20;
 /// Up to which length a file is read where the request is answered: reading it takes less than handing it over would.
 const SHORT: u64 = 64 << 10;
 

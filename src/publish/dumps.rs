@@ -354,7 +354,11 @@ impl Publisher {
             else {
                 return Ok(None);
             };
-            let found = self.store.published_file(name, &path).await?;
+            let (name, path) = (name.to_owned(), path.into_owned());
+            let found = self
+                .store
+                .published(move |rows| rows.file(&name, &path))
+                .await?;
             let found = found.filter(|found| !found.view.deleted);
             return Ok(found.map(|found| (source, found)));
         }

@@ -60,7 +60,11 @@ impl Publisher {
     async fn versions(&self, source: &PublishedSource, path: &str) -> Result<Versions, Refusal> {
         let path = percent_decode_str(path).decode_utf8();
         let path = path.map_err(|_| Refusal::NotFound)?.into_owned();
-        let resource = self.store.published_file(&source.name, &path).await?;
+        let (name, of) = (source.name.clone(), path.clone());
+        let resource = self
+            .store
+            .published(move |rows| rows.file(&name, &of))
+            .await?;
         let resource = resource.filter(|_| source.versions.is_some() && self.settings.content);
         let resource = resource.ok_or(Refusal::NotFound)?;
         let times = self.store.version_times(resource.view.id).await?;

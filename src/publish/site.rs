@@ -276,8 +276,8 @@ impl Publisher {
         } else {
             self.sent(&self.document(set, document).await?)
         };
-        file.headers
-            .extend(links.into_iter().map(|link| (header::LINK, link)));
+        // In one line: some clients read the first only.
+        file.headers.push((header::LINK, links.join(", ")));
         Ok(file)
     }
 
@@ -334,19 +334,18 @@ impl Publisher {
             .decode_utf8()
             .map_err(|_| Refusal::NotFound)?;
         let path = source.parse_path(&path).map_err(|_| Refusal::NotFound)?;
-        let found = self
-            .store
-            .published_file(&source.name, path.as_str())
-            .await?;
-        let found = found.ok_or(Refusal::NotFound)?;
-        if found.view.deleted {
-            return Err(Refusal::Gone);
-        }
-        let root = source.root.clone();
-        let opening = move || MirrorReader::open(&root)?.open_file(&path);
-        let opened = tokio::task::spawn_blocking(opening).await;
-        let opened = opened.map_err(|error| Refusal::Failed("panicked", error.to_string()))?;
+        let (name, root) = (source.name.clone(), source.root.clone());
+        // The file is opened where its row was read: another thread would cost more than both.
+        let finding = self.store.published(move |rows| {
+            let found = rows.file(&name, path.as_str())?;
+            Ok(found.map(|found| {
+                let opened = MirrorReader::open(&root).and_then(|mirror| mirror.open_file(&path));
+                (found, opened)
+            }))
+        });
+        let (found, opened) = finding.await?.ok_or(Refusal::NotFound)?;
         let file = match opened {
+            _ if found.view.deleted => return Err(Refusal::Gone),
             // It is being removed, and its row goes next.
             Err(MirrorError::Missing { .. }) => return Err(Refusal::Gone),
             opened => opened?,

@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::routing::get;
+use axum::routing::{get, post};
 use parking_lot::Mutex;
-use resourcesync::{Document, read_document};
+use resourcesync::{Capability, Document, read_document};
+use resyncd::config::PublishHub;
 use tokio::net::TcpListener;
 use url::Url;
 use websub::{Mode, Signature, SubscriptionRequest, Verification};
 
 use super::Published;
-use crate::support::{SET, client, eventually, send};
+use crate::support::{SET, client, eventually, resources, send};
 
 /// A subscriber that is no resyncd.
 #[derive(Clone)]
@@ -308,4 +309,99 @@ async fn bad_requests_get_a_clear_error() {
         assert_eq!(found.as_u16(), status, "{text}");
         assert!(text.ends_with(&format!("[{code}]\n")), "{text}");
     }
+}
+
+/// What the other hub has been told: the topics.
+#[derive(Clone, Default)]
+struct OtherHub(Arc<Mutex<Vec<String>>>);
+
+impl OtherHub {
+    async fn start() -> (Self, Url) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/hub", listener.local_addr().unwrap())).unwrap();
+        let hub = Self::default();
+        let router = Router::new()
+            .route("/hub", post(Self::receive))
+            .with_state(hub.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (hub, url)
+    }
+
+    async fn receive(State(own): State<Self>, body: String) -> StatusCode {
+        let form: Vec<(String, String)> = url::form_urlencoded::parse(body.as_bytes())
+            .into_owned()
+            .collect();
+        assert!(
+            form.contains(&("hub.mode".to_owned(), "publish".to_owned())),
+            "{form:?}"
+        );
+        let topic = form
+            .into_iter()
+            .find(|(name, _)| name == "hub.url")
+            .unwrap()
+            .1;
+        own.0.lock().push(topic);
+        StatusCode::ACCEPTED
+    }
+
+    /// Waits until it has been told more often than before, and reads the topic.
+    async fn told(&self, published: &Published, before: usize) -> (Url, Document) {
+        let topic = eventually(
+            "the other hub is told",
+            Some(published.rig.wakes()),
+            async || {
+                let told = self.0.lock();
+                told.get(before..)
+                    .and_then(|new| new.last().cloned())
+                    .ok_or(format!("{told:?}"))
+            },
+        )
+        .await;
+        let topic = Url::parse(&topic).unwrap();
+        let answer = published.get(&topic).await;
+        let links = answer.header("link").to_owned();
+        assert!(
+            links.contains("rel=\"hub\"") && links.contains(&format!("<{topic}>; rel=\"self\"")),
+            "{links}"
+        );
+        let document = read_document(&answer.body, &topic).unwrap();
+        (topic, document)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_hub_is_told_of_news_and_finds_them_at_the_topic() {
+    let (hub, url) = OtherHub::start().await;
+    let of_config = url.clone();
+    let published = Published::start(resources(4), |config| {
+        config.publish.hub = PublishHub::At(of_config)
+    })
+    .await;
+    let list = published.document(&published.capability_list().await).await;
+    let channel = list
+        .entries
+        .iter()
+        .find(|entry| entry.loc.path().ends_with("/changes"))
+        .unwrap();
+    assert_eq!(channel.links[0].href, url);
+
+    published.rig.source.update(SET, "r0001.txt", "once");
+    published.rig.source.notify_and_publish(SET).await.unwrap();
+    let (topic, first) = hub.told(&published, 0).await;
+    assert_eq!(topic, channel.loc);
+    assert_eq!(
+        first.head.md.capability,
+        Some(Capability::ChangeNotification)
+    );
+    assert_eq!(first.entries[0].loc, published.file("r0001.txt"));
+
+    let before = hub.0.lock().len();
+    published.rig.source.delete(SET, "r0002.txt");
+    published.rig.source.notify_and_publish(SET).await.unwrap();
+    let (_, second) = hub.told(&published, before).await;
+    assert_eq!(second.head.md.from, first.head.md.until);
+    assert_eq!(second.entries[0].loc, published.file("r0002.txt"));
+    // The built-in hub is closed.
+    let (status, text) = request(&published, String::new()).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
 }

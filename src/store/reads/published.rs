@@ -105,20 +105,6 @@ impl Store {
         self.published_in(Lane::Documents, query).await
     }
 
-    /// The resource of a Source that has a path in the mirror; `None`: there never was one, or it is long gone.
-    pub async fn published_file(
-        self: &Arc<Self>,
-        source: &str,
-        path: &str,
-    ) -> Result<Option<PublishedResource>, StoreError> {
-        let (source, path) = (source.to_owned(), path.to_owned());
-        self.published_in(Lane::Files, move |rows| {
-            let view = resource::view_at(rows.sql, &source, &path)?;
-            view.map(|view| rows.resource(view)).transpose()
-        })
-        .await
-    }
-
     /// The times of the stored versions of a resource, oldest first.
     pub async fn version_times(
         self: &Arc<Self>,
@@ -219,6 +205,12 @@ impl PublishedRows<'_> {
         }
     }
 
+    /// The resource of a Source that has a path in the mirror; `None`: there never was one, or it is long gone.
+    pub fn file(&self, source: &str, path: &str) -> Result<Option<PublishedResource>, StoreError> {
+        let view = resource::view_at(self.sql, source, path)?;
+        view.map(|view| self.resource(view)).transpose()
+    }
+
     /// The resource of a Source with a URI, if the mirror has it.
     pub fn of_uri(
         &self,
@@ -228,9 +220,8 @@ impl PublishedRows<'_> {
         let Some(path) = resource::live_path(self.sql, source, uri)? else {
             return Ok(None);
         };
-        let view = resource::view_at(self.sql, source, &path)?;
-        let view = view.filter(|view| !view.deleted);
-        view.map(|view| self.resource(view)).transpose()
+        let found = self.file(source, &path)?;
+        Ok(found.filter(|found| !found.view.deleted))
     }
 
     /// The time of the newest entry of the feed up to a number.
