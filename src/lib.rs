@@ -3,7 +3,8 @@
 //! It is a Destination that runs as a service. It receives notifications over WebSub, and proves from their `from` and `until` that
 //! none is missing; over a WebSocket, XMPP or HTTP callback each is a hint. What is missing it reads from Change Lists, or else from the
 //! Resource List. Where a Source has no channel it polls; where a Source packages its resources it reads the packages; a site without ResourceSync it
-//! follows by its sitemaps, and a Source of the draft of version 0.1 by its Sitemap and its Change Sets.
+//! follows by its sitemaps, and a Source of the draft of version 0.1 by its Sitemap and its Change Sets. What it mirrors, or a folder, it
+//! publishes as a Source itself.
 //!
 //! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. How it is decided what to do with a
 //! resource is on one page of its own, `docs/developing/decisions.md`. The words are those of `docs/reference/glossary.md`. The library
@@ -31,6 +32,7 @@
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror's files |
 //! | [`http`] | shell, inbound: callback listener, status listener with the page | the sequencer, SQL, how the engine works |
 //! | [`engine`] | joins them: `documents` (what a set and the audit share), `source` (discovery, worker), `set` (worker, readers of documents, ingest), `apply` (executor, publisher), `versions`, `channels`, `hooks`, `notify`, `audit` | XML syntax, SQL, path rules |
+//! | [`publish`] | resyncd as a Source: documents, files, hub and dumps of what the store has; folders | how Sources are followed, SQL |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
 //! | [`status`] | the data that the status endpoint serializes | everything else of this program |

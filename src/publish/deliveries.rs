@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document};
 use resyncd_fetch::{Bounds, WebhookAnswer, WebhookReceiver, WebhookRequest, pause};
+use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -21,10 +22,12 @@ use super::documents::{CHANGES_A_LIST, SetDocument, SetDocuments};
 use super::hub::{PublishedHub, SubscriberKey, Topic};
 use super::uris::CHANGES;
 use crate::clock;
-use crate::store::{PublishedRows, StoreError, TopicPosition};
+use crate::store::{PublishedRows, StoreError, TopicPosition, Wake};
 
 /// How long changes are gathered into one notification.
 const GATHERED: Duration = Duration::from_secs(1);
+/// How often it is looked for something to deliver if nothing happens.
+const INTERVAL: Duration = Duration::from_secs(60);
 /// How many changes a notification has at most: what is more follows in the next one.
 const MOST_CHANGES: usize = 1000;
 /// How many deliveries are on their way at once, to those who have accepted the last one.
@@ -75,16 +78,41 @@ pub(super) async fn deliver(
     let permits = [AT_ONCE, FAILING_AT_ONCE].map(|most| Arc::new(Semaphore::new(most)));
     let (sender, mut answers) = mpsc::unbounded_channel();
     let mut sending = JoinSet::new();
+    let mut wakes = publisher.store.wakes();
+    // The days end without a change, and with a Change List that is closed.
+    let mut looked_at = None;
     loop {
+        let now = clock::now().mono;
+        let mut is_due = looked_at.is_none_or(|at| now.saturating_duration_since(at) >= INTERVAL);
+        loop {
+            match wakes.try_recv() {
+                Ok(Wake::Feed(_)) | Err(TryRecvError::Lagged(_)) => is_due = true,
+                Ok(_) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        is_due |= hub.has_retry(now);
         let mut told = Vec::new();
         while let Ok(Delivered { key, answer }) = answers.try_recv() {
+            // There may be more than one notification has.
+            is_due = true;
             told.extend(note(&hub, key, answer));
         }
         while sending.try_join_next().is_some() {}
         if let Err(error) = store_news(&publisher, &hub, told).await {
-            tracing::debug!(code = error.code(), %error, "database error; positions of subscribers are stored later");
+            tracing::debug!(code = error.code(), %error, "database error; what subscribers were told is not stored");
         }
+        if !is_due {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = hub.subscribed.notified() => looked_at = None,
+                () = tokio::time::sleep(GATHERED) => {}
+            }
+            continue;
+        }
+        looked_at = Some(now);
         if let Err(error) = begin(&publisher, &hub, &permits, &sender, &mut sending).await {
+            looked_at = None;
             tracing::debug!(code = error.code(), %error, "database error; nothing is delivered");
         }
         tokio::select! {

@@ -161,6 +161,13 @@ impl PublishedHub {
         subscribers.hub = Hub::new(HubRules::default(), subscriptions);
     }
 
+    /// Whether a delivery that has failed is to be tried again.
+    pub(super) fn has_retry(&self, now: Instant) -> bool {
+        let subscribers = self.subscribers.lock();
+        let mut told = subscribers.told.values();
+        told.any(|it| !it.is_busy && it.next_at.is_some_and(|at| at <= now))
+    }
+
     /// Whether a host may be asked to confirm now; it counts as asked then.
     fn may_ask(&self, callback: &Url, now: Instant) -> bool {
         let minute = Duration::from_secs(60);

@@ -107,6 +107,29 @@ async fn nothing_is_published_of_a_set_without_a_complete_copy() {
     assert!(description.entries.is_empty());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_begin_anew_after_a_lost_database() {
+    let mut published = Published::of(3).await;
+    let index = published.of_set("changelist.xml").await;
+    let before = published.document(&index).await.head.md.from.unwrap();
+    let address = published.rig.daemon().publish.unwrap();
+    published.rig.stop_daemon().await;
+    for entry in std::fs::read_dir(&published.rig.config.state_dir).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    published.rig.config.publish.listen = address;
+    published.rig.start_daemon().await;
+    published.rig.settled().await;
+    published.until_published().await;
+    // The documents are where they were.
+    let after = published.document(&index).await.head.md.from.unwrap();
+    assert!(after > before, "{before} {after}");
+    let list = published
+        .document(&published.of_set("resourcelist.xml").await)
+        .await;
+    assert_eq!(list.entries.len(), 3);
+}
+
 /// The first is the sample Source. The second and the third publish what they mirror.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_reach_the_third_of_a_chain_by_push() {

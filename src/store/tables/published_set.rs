@@ -65,6 +65,21 @@ pub(crate) fn begin(
     .execute(params![source, after, Micros(since)])
 }
 
+/// Whether a set of a Source has a complete copy, and is not published.
+pub(crate) fn any_new(sql: &Connection, source: &str) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM source_set WHERE source = ?1 AND ended = 0 AND baseline = 'done' AND id NOT IN (SELECT set_id FROM published_set)",
+    )?
+    .exists([source])
+}
+
+/// The Sources of all published sets.
+pub(crate) fn sources(sql: &Connection) -> Result<Vec<String>> {
+    sql.prepare_cached("SELECT DISTINCT source FROM published_set JOIN source_set ON id = set_id")?
+        .query_map([], |row| row.get(0))?
+        .collect()
+}
+
 /// Ends the publication of all sets of other Sources than these.
 pub(crate) fn retain(sql: &Connection, sources: &[String]) -> Result<()> {
     let published: Vec<(SetId, String)> = sql

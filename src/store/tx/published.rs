@@ -15,6 +15,18 @@ impl Store {
         now: DateTime<Utc>,
         sources: Vec<String>,
     ) -> Result<usize, StoreError> {
+        let wanted = sources.clone();
+        let is_current = self.read(move |sql| {
+            let others = published_set::sources(sql)?;
+            let mut is_current = others.iter().all(|source| wanted.contains(source));
+            for source in &wanted {
+                is_current &= !published_set::any_new(sql, source)?;
+            }
+            Ok(is_current)
+        });
+        if is_current.await? {
+            return Ok(0);
+        }
         self.write(move |tx| {
             published_set::retain(tx.sql, &sources)?;
             let last = feed::last_number(tx.sql)?;
