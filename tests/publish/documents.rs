@@ -1,6 +1,10 @@
 //! The documents, and Destinations that follow them.
 
+use std::path::Path;
+
 use resourcesync::{Capability, ChangeKind, Root};
+use resyncd::clock;
+use resyncd::store::{back_up, restore};
 use resyncd_testkit::ChannelHub;
 
 use super::{Published, publish, until_equal};
@@ -107,16 +111,14 @@ async fn nothing_is_published_of_a_set_without_a_complete_copy() {
     assert!(description.entries.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn change_lists_begin_anew_after_a_lost_database() {
+/// Stops the daemon, has something done with the folder of its database, starts it again, and checks that the Change Lists begin anew.
+async fn check_begins_anew(lose: impl FnOnce(&Path)) {
     let mut published = Published::of(3).await;
     let index = published.of_set("changelist.xml").await;
     let before = published.document(&index).await.head.md.from.unwrap();
     let address = published.rig.daemon().publish.unwrap();
     published.rig.stop_daemon().await;
-    for entry in std::fs::read_dir(&published.rig.config.state_dir).unwrap() {
-        std::fs::remove_file(entry.unwrap().path()).unwrap();
-    }
+    lose(&published.rig.config.state_dir);
     published.rig.config.publish.listen = address;
     published.rig.start_daemon().await;
     published.rig.settled().await;
@@ -124,10 +126,29 @@ async fn change_lists_begin_anew_after_a_lost_database() {
     // The documents are where they were.
     let after = published.document(&index).await.head.md.from.unwrap();
     assert!(after > before, "{before} {after}");
-    let list = published
-        .document(&published.of_set("resourcelist.xml").await)
-        .await;
-    assert_eq!(list.entries.len(), 3);
+    let list = published.of_set("resourcelist.xml").await;
+    assert_eq!(published.document(&list).await.entries.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_begin_anew_after_a_lost_database() {
+    check_begins_anew(|state| {
+        for entry in std::fs::read_dir(state).unwrap() {
+            std::fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_begin_anew_after_a_backup_is_restored() {
+    check_begins_anew(|state| {
+        let backup = state.with_file_name("backup.db");
+        let now = clock::now().wall;
+        back_up(state, &backup, now).unwrap();
+        restore(state, &backup, now).unwrap();
+    })
+    .await;
 }
 
 /// The first is the sample Source. The second and the third publish what they mirror.

@@ -321,6 +321,8 @@ pub(crate) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> Result<()> 
 /// [`start_numbers`].
 pub(crate) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
     sql.execute("UPDATE feed_id SET feed = lower(hex(randomblob(8)))", [])?;
+    // What was published after the copy was made is not in it: published changes begin anew where it is used.
+    published_set::delete_all(sql)?;
     let last = Micros(now);
     let changed = sql.execute(
         "UPDATE sqlite_sequence SET seq = MAX(seq, ?1) WHERE name = 'feed'",

@@ -101,6 +101,10 @@ pub(crate) fn begin_anew(sql: &Connection, after: i64, since: DateTime<Utc>) -> 
         .map(drop)
 }
 
+pub(crate) fn delete_all(sql: &Connection) -> Result<()> {
+    sql.execute("DELETE FROM published_set", []).map(drop)
+}
+
 pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
     sql.prepare_cached("DELETE FROM published_set WHERE set_id = ?1")?
         .execute([set])
