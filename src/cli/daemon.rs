@@ -89,7 +89,6 @@ pub struct Daemon {
 struct Publication {
     publisher: Arc<Publisher>,
     listener: RunningListener,
-    worker: JoinHandle<()>,
 }
 
 /// What the daemon can't work without.
@@ -184,12 +183,13 @@ impl Daemon {
             tokio::spawn(stopping).abort_handle()
         });
         let probing = probe_public_url(&config, &engine, &rejections);
-        let publication =
-            published.map(|bound| Publication::start(bound, &config, &store, &client, &rejections));
-        if let Some(publication) = &publication {
-            let publisher: Arc<Publisher> = Arc::clone(&publication.publisher);
-            engine.show_publication(publisher);
-        }
+        let publication = match published {
+            Some(bound) => {
+                let parts = (&store, &client);
+                Some(Publication::start(bound, &config, &engine, parts, &rejections).await?)
+            }
+            None => None,
+        };
         let stop = CancellationToken::new();
         let router = operator_router(
             Arc::clone(&engine),
@@ -371,7 +371,7 @@ impl Daemon {
         }
         configured.callback_listener.stop().await;
         if let Some(publication) = self.publication {
-            publication.stop().await;
+            publication.listener.stop().await;
         }
         self.engine.stop().await;
         self.status_listener.stop().await;
@@ -379,33 +379,34 @@ impl Daemon {
 }
 
 impl Publication {
-    fn start(
+    async fn start(
         bound: BoundListener,
         config: &Config,
-        store: &Arc<Store>,
-        client: &Client,
+        engine: &Engine,
+        (store, client): (&Arc<Store>, &Client),
         rejections: &RejectionCounters,
-    ) -> Self {
-        let publisher = Publisher::new(config, Arc::clone(store), client, bound.url());
-        let publisher = Arc::new(publisher);
+    ) -> Result<Self, StoreError> {
+        let opening = Publisher::open(config, Arc::clone(store), client, bound.url());
+        let publisher = Arc::new(opening.await?);
+        let working = Arc::clone(&publisher);
+        let work = move |stop| publish(Arc::clone(&working), stop);
+        engine.run_restarting("publication", work).await;
+        let shown = Arc::clone(&publisher);
+        engine.show_published(Arc::new(move || {
+            let publisher = Arc::clone(&shown);
+            Box::pin(async move { publisher.status().await })
+        }));
         let stop = CancellationToken::new();
         let router = site_router(Arc::clone(&publisher), rejections.clone());
         let serving = serve(bound, router, stop.clone(), rejections.clone());
-        let worker = publish(Arc::clone(&publisher), stop.clone());
-        Self {
+        let listener = RunningListener {
+            stop,
+            task: Some(tokio::spawn(serving)),
+        };
+        Ok(Self {
             publisher,
-            worker: tokio::spawn(worker),
-            listener: RunningListener {
-                stop,
-                task: Some(tokio::spawn(serving)),
-            },
-        }
-    }
-
-    async fn stop(self) {
-        self.listener.stop().await;
-        // A worker that panicked has nothing to end.
-        let _ = self.worker.await;
+            listener,
+        })
     }
 }
 

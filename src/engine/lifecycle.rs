@@ -5,13 +5,13 @@
 //!
 //! Must not know what a worker does.
 
-use futures_util::future::BoxFuture;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use resyncd_channels::Transports;
 use resyncd_fetch::Client;
@@ -77,7 +77,7 @@ pub struct Engine {
     pub(super) audit_requested: Arc<Notify>,
     pub(super) notify_errors: Mutex<NotifyErrors>,
     /// What is published, for the status.
-    pub(super) publication: Mutex<Option<Arc<dyn Publication>>>,
+    pub(super) published: Mutex<Option<PublishedStatus>>,
     /// Why the public URL does not lead to the callback listener, and since when.
     pub(super) public_url_error: Mutex<Option<StatusError>>,
     /// Held while the list of Sources is replaced, so that nothing begins meanwhile that relies on it.
@@ -92,11 +92,8 @@ pub struct Engine {
     pub(super) stop: CancellationToken,
 }
 
-/// What is published.
-pub trait Publication: Send + Sync {
-    /// Its status; `None`: it can't be read now.
-    fn status(&self) -> BoxFuture<'_, Option<PublishStatus>>;
-}
+/// Reads what is published; `None`: it can't be read now.
+pub type PublishedStatus = Arc<dyn Fn() -> BoxFuture<'static, Option<PublishStatus>> + Send + Sync>;
 
 /// What the contexts of all Sources are made of. A reload does not change it.
 pub(super) struct SharedParts {
@@ -206,7 +203,7 @@ impl Engine {
             audit_requests: Mutex::default(),
             audit_requested: Arc::default(),
             notify_errors: Mutex::default(),
-            publication: Mutex::default(),
+            published: Mutex::default(),
             public_url_error: Mutex::default(),
             configuring: tokio::sync::Mutex::default(),
             forgetting: Forgetting::default(),
@@ -286,8 +283,19 @@ impl Engine {
     }
 
     /// Shows what is published in the status.
-    pub fn show_publication(&self, publication: Arc<dyn Publication>) {
-        *self.publication.lock() = Some(publication);
+    pub fn show_published(&self, published: PublishedStatus) {
+        *self.published.lock() = Some(published);
+    }
+
+    /// Runs something besides the Sources until the stop, which it gets. After a panic it is started again.
+    pub async fn run_restarting<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        name: &'static str,
+        start: impl Fn(CancellationToken) -> F + Send + 'static,
+    ) {
+        let stop = self.stop.clone();
+        let mut workers = self.workers.lock().await;
+        self.start_restarting(&mut workers, name, move || start(stop.clone()));
     }
 
     /// Records why the public URL does not lead to the callback listener; `None`: it does, or need not.

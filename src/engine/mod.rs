@@ -113,7 +113,7 @@ pub use channels::{EndingSource, end_subscriptions};
 use error::EngineError;
 pub use followed::followed_sets;
 pub use forget::{ForgetError, ForgetRequest, forget_source};
-pub use lifecycle::{Engine, Publication};
+pub use lifecycle::{Engine, PublishedStatus};
 pub(crate) use notify::send_test;
 pub use one_shot::in_scratch_folder;
 pub use progress::Counts;

@@ -43,9 +43,9 @@ impl Engine {
         let channels = self.store.unfollowed_channels(self.sources.sets()).await?;
         status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
         status.former_sources = self.former_sources().await?;
-        let publication = self.publication.lock().clone();
-        if let Some(publication) = publication {
-            status.publish = publication.status().await;
+        let published = self.published.lock().clone();
+        if let Some(published) = published {
+            status.publish = published().await;
         }
         status
             .attention

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -19,6 +19,8 @@ use flate2::write::GzEncoder;
 use futures_util::stream;
 use http_range_header::{RangeUnsatisfiableError, parse_range_header};
 use httpdate::{fmt_http_date, parse_http_date};
+
+use crate::store::ResourceView;
 
 /// How many bytes are read at once.
 const CHUNK: u64 = 1 << 20;
@@ -44,8 +46,33 @@ pub(super) struct SentFile {
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; sandbox";
 
 impl SentFile {
+    /// A file of a mirror or a folder, or a version of it.
+    pub(super) fn of(file: File, view: &ResourceView) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let length = metadata.len();
+        // A file that has just taken the place of the one that is recorded is another one.
+        let (inode, seconds, part) = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+        let mut etag = format!("{inode:x}-{seconds:x}-{part:x}-{length:x}");
+        let mut hashes = view.hashes.split_ascii_whitespace();
+        let sha256 = hashes.find_map(|hash| hash.strip_prefix("sha-256:")?.get(..16));
+        if let Some(digest) = sha256.filter(|_| view.length == Some(length)) {
+            etag = format!("{digest}-{etag}");
+        }
+        let media_type = view.media_type.as_deref();
+        Ok(Self {
+            file: Arc::new(file),
+            length,
+            etag,
+            modified: view.lastmod.map(|at| at.to_datetime()).or(view.applied_at),
+            media_type: media_type.unwrap_or("application/octet-stream").to_owned(),
+            encoding: view.encoding.clone(),
+            is_compressible: false,
+            headers: Vec::new(),
+        })
+    }
+
     /// The answer to a GET or HEAD request.
-    pub(super) async fn answer(self, method: &Method, request: &HeaderMap) -> Response {
+    pub(super) fn answer(self, method: &Method, request: &HeaderMap) -> Response {
         let gzip = self.is_compressible && accepts_gzip(request);
         let etag = if gzip {
             format!("\"{}-gzip\"", self.etag)

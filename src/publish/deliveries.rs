@@ -1,5 +1,4 @@
 //! Delivers what is published to the subscribers of the hub: a change notification, or a framework notification, from the position of each.
-//! Or tells another hub that there are news.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,24 +7,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
-use resourcesync::{Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document};
-use resyncd_fetch::{Bounds, WebhookAnswer, WebhookReceiver, WebhookRequest, pause};
-use tokio::sync::broadcast::error::TryRecvError;
-use tokio::sync::{Semaphore, mpsc};
+use resourcesync::{Capability, ChangeKind, Entry, Link, Root, SourceTime, write_document};
+use resyncd_fetch::{Bounds, Client, WebhookAnswer, pause};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 use websub::{Signature, SignatureMethod};
 
 use super::Publisher;
-use super::documents::{CHANGES_A_LIST, SetDocument, SetDocuments};
+use super::documents::{SetDocument, SetDocuments};
 use super::hub::{PublishedHub, SubscriberKey, Topic};
-use super::uris::CHANGES;
+use super::spool::DocumentError;
 use crate::clock;
 use crate::store::{PublishedRows, StoreError, TopicPosition, Wake};
 
 /// How long changes are gathered into one notification.
-const GATHERED: Duration = Duration::from_secs(1);
+pub(super) const GATHERED: Duration = Duration::from_secs(1);
 /// How often it is looked for something to deliver if nothing happens.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How many changes a notification has at most: what is more follows in the next one.
@@ -35,9 +32,9 @@ const AT_ONCE: usize = 192;
 /// The same to those who have not: slow ones delay only each other.
 const FAILING_AT_ONCE: usize = 64;
 /// How long a subscriber may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses after failed deliveries. There is no last one: a subscription ends with its lease.
-const RETRIES: Bounds = Bounds {
+pub(super) const RETRIES: Bounds = Bounds {
     tries: u32::MAX,
     first: Duration::from_secs(5),
     longest: Duration::from_secs(3600),
@@ -45,216 +42,82 @@ const RETRIES: Bounds = Bounds {
 
 /// What is sent to all that have the same position.
 #[derive(Clone)]
-struct Notification {
-    body: Bytes,
+pub(super) struct Notification {
+    pub(super) body: Bytes,
     /// Where who has got it is.
     position: TopicPosition,
+}
+
+impl Notification {
+    /// `from`: where who gets it has been, `to`: where it is then.
+    pub(super) fn new(
+        documents: &SetDocuments,
+        capability: Capability,
+        entries: &[Entry],
+        (from, to): (TopicPosition, TopicPosition),
+    ) -> Self {
+        let mut head = documents.head(Root::Urlset, capability, None);
+        head.md.from = Some(SourceTime::from(from.until));
+        head.md.until = Some(SourceTime::from(to.until));
+        Self {
+            body: write_document(&head, entries).into(),
+            position: to,
+        }
+    }
 }
 
 /// What has become of a delivery.
 struct Delivered {
     key: SubscriberKey,
-    /// `None`: it was not accepted; it wants nothing more if that is `Gone`.
+    /// Where it is now.
     answer: Result<TopicPosition, Failed>,
 }
 
 enum Failed {
+    /// It wants nothing more.
     Gone,
+    /// It may be tried again, after a time that the subscriber states.
     Later(Option<Duration>),
 }
 
 /// Delivers until it is stopped.
-pub(super) async fn deliver(
-    publisher: Arc<Publisher>,
-    hub: Arc<PublishedHub>,
-    stop: CancellationToken,
-) {
-    match publisher.store.subscriptions().await {
-        Ok(stored) => hub.restore(stored),
-        Err(error) => {
-            tracing::error!(code = error.code(), %error, "the subscriptions can't be read; who subscribes again is told");
-        }
-    }
+pub(super) async fn deliver(publisher: &Publisher, hub: &PublishedHub, stop: &CancellationToken) {
     let permits = [AT_ONCE, FAILING_AT_ONCE].map(|most| Arc::new(Semaphore::new(most)));
-    let (sender, mut answers) = mpsc::unbounded_channel();
     let mut sending = JoinSet::new();
     let mut wakes = publisher.store.wakes();
-    // The days end without a change, and with a Change List that is closed.
-    let mut looked_at = None;
     loop {
-        let now = clock::now().mono;
-        let mut is_due = looked_at.is_none_or(|at| now.saturating_duration_since(at) >= INTERVAL);
-        loop {
-            match wakes.try_recv() {
-                Ok(Wake::Feed(_)) | Err(TryRecvError::Lagged(_)) => is_due = true,
-                Ok(_) => {}
-                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
-            }
+        if let Err(error) = begin(publisher, hub, &permits, &mut sending).await {
+            tracing::debug!(code = error.code(), %error, "database error; what is not delivered is looked for later");
         }
-        is_due |= hub.has_retry(now);
-        let mut told = Vec::new();
-        while let Ok(Delivered { key, answer }) = answers.try_recv() {
-            // There may be more than one notification has.
-            is_due = true;
-            told.extend(note(&hub, key, answer));
+        let due = hub.next_due(clock::now()).unwrap_or(INTERVAL).min(INTERVAL);
+        let mut ended = Vec::new();
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = Wake::applied(&mut wakes) => {}
+            () = hub.subscribed.notified() => {}
+            Some(answer) = sending.join_next() => ended.push(answer),
+            () = tokio::time::sleep(due) => {}
         }
-        while sending.try_join_next().is_some() {}
-        if let Err(error) = store_news(&publisher, &hub, told).await {
-            tracing::debug!(code = error.code(), %error, "database error; what subscribers were told is not stored");
-        }
-        if !is_due {
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = hub.subscribed.notified() => looked_at = None,
-                () = tokio::time::sleep(GATHERED) => {}
-            }
-            continue;
-        }
-        looked_at = Some(now);
-        if let Err(error) = begin(&publisher, &hub, &permits, &sender, &mut sending).await {
-            looked_at = None;
-            tracing::debug!(code = error.code(), %error, "database error; nothing is delivered");
-        }
+        // What belongs together is one notification, and one commit.
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(GATHERED) => {}
+        }
+        ended.extend(std::iter::from_fn(|| sending.try_join_next()));
+        let told = ended.into_iter().flatten();
+        let told = told.filter_map(|delivered: Delivered| note(hub, delivered));
+        if let Err(error) = store_news(publisher, hub, told.collect()).await {
+            tracing::debug!(code = error.code(), %error, "database error; what subscribers were told is not stored");
         }
     }
     // What is on its way is repeated by the next process.
     sending.shutdown().await;
 }
 
-/// What another hub has been told of a topic.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Announced {
-    /// Where what the hub finds at the topic begins.
-    from: TopicPosition,
-    /// What it has been told of.
-    until: TopicPosition,
-}
-
-/// Tells another hub of news, until it is stopped: it reads them at the topics.
-pub(super) async fn announce(publisher: Arc<Publisher>, hub: Url, stop: CancellationToken) {
-    let Some(client) = publisher.client.webhook_receiver(&hub, TIMEOUT).ok() else {
-        return;
-    };
-    let mut failures = 0;
-    loop {
-        let pause = match announce_news(&publisher, &client).await {
-            Ok(()) => {
-                failures = 0;
-                GATHERED
-            }
-            Err(error) => {
-                failures += 1;
-                if failures == 1 {
-                    let host = hub.host_str().unwrap_or_default();
-                    tracing::warn!(
-                        code = "hub-not-told",
-                        host,
-                        "a hub does not take news; retrying: {error}"
-                    );
-                }
-                pause(failures, None, &RETRIES).unwrap_or(RETRIES.longest)
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
-}
-
-async fn announce_news(publisher: &Publisher, hub: &WebhookReceiver) -> Result<(), String> {
-    for source in &*publisher.sources() {
-        let sets = publisher
-            .sets(source)
-            .await
-            .map_err(|error| error.to_string())?;
-        for documents in sets {
-            let topic = documents.topic(CHANGES);
-            let set = documents.set.clone();
-            let begin = TopicPosition {
-                number: set.after,
-                until: set.since,
-            };
-            let known = publisher.announced.lock().get(topic.as_str()).copied();
-            let after = known.map_or(begin, |known| known.until);
-            let newest = publisher
-                .store
-                .published(move |rows| rows.newest_change(set.id, after.number, i64::MAX));
-            let newest = newest.await.map_err(|error| error.to_string())?;
-            let Some((number, until)) = newest else {
-                continue;
-            };
-            let news = Announced {
-                from: after,
-                until: TopicPosition { number, until },
-            };
-            // The hub reads it at once.
-            let before = publisher.announced.lock().insert(topic.to_string(), news);
-            let answer = hub.send(&announcement(&topic)).await;
-            if !matches!(answer, Ok(WebhookAnswer::Accepted)) {
-                let mut announced = publisher.announced.lock();
-                match before {
-                    Some(before) => announced.insert(topic.to_string(), before),
-                    None => announced.remove(topic.as_str()),
-                };
-                return Err(match answer {
-                    Err(error) => error.to_string(),
-                    Ok(answer) => format!("{answer:?}"),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The request that tells another hub of news at a topic.
-fn announcement(topic: &Url) -> WebhookRequest {
-    let mut form = url::form_urlencoded::Serializer::new(String::new());
-    form.append_pair("hub.mode", "publish");
-    // Hubs differ in the name.
-    form.append_pair("hub.url", topic.as_str());
-    form.append_pair("hub.topic", topic.as_str());
-    let form_type = "application/x-www-form-urlencoded".to_owned();
-    WebhookRequest {
-        headers: vec![("content-type", form_type)],
-        body: form.finish(),
-    }
-}
-
-impl Publisher {
-    /// What another hub finds at a topic: the news that it was told of.
-    pub(super) async fn announced_notification(
-        &self,
-        documents: SetDocuments,
-    ) -> Result<Bytes, super::DocumentError> {
-        let topic = documents.topic(CHANGES);
-        let known = self.announced.lock().get(topic.as_str()).copied();
-        let from = known.map_or(
-            TopicPosition {
-                number: documents.set.after,
-                until: documents.set.since,
-            },
-            |known| known.from,
-        );
-        let making = self.store.published(move |rows| {
-            let made = change_notification(&documents, rows, from);
-            let empty = notification_head(&documents, Capability::ChangeNotification, from.until);
-            Ok(made.map(|made| {
-                made.map_or_else(|| write_document(&empty, []).into(), |made| made.body)
-            }))
-        });
-        making.await?
-    }
-}
-
 /// Notes what has become of a delivery; returns what of it is to be stored.
 fn note(
     hub: &PublishedHub,
-    key: SubscriberKey,
-    answer: Result<TopicPosition, Failed>,
+    Delivered { key, answer }: Delivered,
 ) -> Option<(SubscriberKey, Option<TopicPosition>)> {
     let mut subscribers = hub.subscribers.lock();
     let subscriber = subscribers.told.get_mut(&key)?;
@@ -313,12 +176,11 @@ async fn store_news(
 
 /// Begins to deliver to all who have something to be told, and are not being told something.
 async fn begin(
-    publisher: &Arc<Publisher>,
-    hub: &Arc<PublishedHub>,
+    publisher: &Publisher,
+    hub: &PublishedHub,
     permits: &[Arc<Semaphore>; 2],
-    sender: &mpsc::UnboundedSender<Delivered>,
-    sending: &mut JoinSet<()>,
-) -> Result<(), super::DocumentError> {
+    sending: &mut JoinSet<Delivered>,
+) -> Result<(), DocumentError> {
     let now = clock::now().mono;
     let topics: BTreeSet<String> = {
         let subscribers = hub.subscribers.lock();
@@ -355,19 +217,23 @@ async fn begin(
             let Some(notification) = making.await?? else {
                 continue;
             };
+            let mut subscribers = hub.subscribers.lock();
             for (key, is_failing) in group {
-                if let Some(subscriber) = hub.subscribers.lock().told.get_mut(&key) {
+                if let Some(subscriber) = subscribers.told.get_mut(&key) {
                     subscriber.is_busy = true;
                 }
+                let secret = subscribers.secret(&key);
                 let permits = Arc::clone(&permits[usize::from(is_failing)]);
-                let (hub, sender) = (Arc::clone(hub), sender.clone());
-                let (notification, link) = (notification.clone(), publisher.topic_links(&name));
+                let request = CallbackRequest {
+                    client: publisher.client.clone(),
+                    link: publisher.topic_links(&name),
+                    secret,
+                    notification: notification.clone(),
+                };
                 sending.spawn(async move {
-                    let permit = permits.acquire_owned().await;
-                    let answer = send(&hub, &key, link, &notification).await;
-                    drop(permit);
-                    // The receiver goes with the worker.
-                    let _ = sender.send(Delivered { key, answer });
+                    let _permit = permits.acquire_owned().await;
+                    let answer = request.send(&key.1).await;
+                    Delivered { key, answer }
                 });
             }
         }
@@ -375,32 +241,33 @@ async fn begin(
     Ok(())
 }
 
-async fn send(
-    hub: &PublishedHub,
-    key: &SubscriberKey,
+/// A delivery to one subscriber.
+struct CallbackRequest {
+    client: Client,
     link: String,
-    notification: &Notification,
-) -> Result<TopicPosition, Failed> {
-    let url = parse_uri(&key.1).map_err(|_| Failed::Gone)?;
-    let secret = hub.subscribers.lock().secret(key);
-    let mut headers = vec![
-        ("content-type", "application/xml".to_owned()),
-        ("link", link),
-    ];
-    if let Some(secret) = secret {
-        let signature = Signature::sign(
-            SignatureMethod::Sha256,
-            secret.as_bytes(),
-            &notification.body,
-        );
-        headers.push(("x-hub-signature", signature.to_string()));
-    }
-    let posting = hub.client.post_callback(&url, &headers, &notification.body);
-    match tokio::time::timeout(TIMEOUT, posting).await {
-        Ok(Ok(WebhookAnswer::Accepted)) => Ok(notification.position),
-        Ok(Ok(WebhookAnswer::Gone)) => Err(Failed::Gone),
-        Ok(Ok(WebhookAnswer::Refused { retry_after, .. })) => Err(Failed::Later(retry_after)),
-        Ok(Err(_)) | Err(_) => Err(Failed::Later(None)),
+    secret: Option<String>,
+    notification: Notification,
+}
+
+impl CallbackRequest {
+    async fn send(self, callback: &str) -> Result<TopicPosition, Failed> {
+        let url = parse_uri(callback).map_err(|_| Failed::Gone)?;
+        let Notification { body, position } = self.notification;
+        let mut headers = vec![
+            ("content-type", "application/xml".to_owned()),
+            ("link", self.link),
+        ];
+        if let Some(secret) = &self.secret {
+            let signature = Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), &body);
+            headers.push(("x-hub-signature", signature.to_string()));
+        }
+        let posting = self.client.post_callback(&url, &headers, &body);
+        match tokio::time::timeout(TIMEOUT, posting).await {
+            Ok(Ok(WebhookAnswer::Accepted)) => Ok(position),
+            Ok(Ok(WebhookAnswer::Gone)) => Err(Failed::Gone),
+            Ok(Ok(WebhookAnswer::Refused { retry_after, .. })) => Err(Failed::Later(retry_after)),
+            Ok(Err(_)) | Err(_) => Err(Failed::Later(None)),
+        }
     }
 }
 
@@ -409,7 +276,7 @@ fn notification(
     topic: &Topic,
     rows: &PublishedRows<'_>,
     position: TopicPosition,
-) -> Result<Option<Notification>, super::DocumentError> {
+) -> Result<Option<Notification>, DocumentError> {
     if topic.is_framework {
         framework_notification(&topic.documents, rows, position)
     } else {
@@ -417,12 +284,13 @@ fn notification(
     }
 }
 
-fn change_notification(
+/// The changes after a position.
+pub(super) fn change_notification(
     documents: &SetDocuments,
     rows: &PublishedRows<'_>,
     mut position: TopicPosition,
-) -> Result<Option<Notification>, super::DocumentError> {
-    let spans = rows.spans(&documents.set, documents.oldest, CHANGES_A_LIST)?;
+) -> Result<Option<Notification>, DocumentError> {
+    let spans = documents.spans(rows)?;
     // What is older than the Change Lists is lost to who was away for so long: the interval says so.
     if let Some(first) = spans.first().filter(|first| first.after > position.number) {
         position = TopicPosition {
@@ -430,17 +298,14 @@ fn change_notification(
             until: first.from,
         };
     }
-    let end = spans.last().map_or(position.number, |open| open.until);
-    let mut head = notification_head(documents, Capability::ChangeNotification, position.until);
-    let next = documents.changes_after(rows, (position.number, end), MOST_CHANGES)?;
+    let next = documents.changes_after(rows, position.number, MOST_CHANGES)?;
     let Some((number, until)) = next.last else {
         return Ok(None);
     };
-    head.md.until = Some(SourceTime::from(until));
-    Ok(Some(Notification {
-        body: write_document(&head, &next.entries).into(),
-        position: TopicPosition { number, until },
-    }))
+    let to = TopicPosition { number, until };
+    let capability = Capability::ChangeNotification;
+    let notification = Notification::new(documents, capability, &next.entries, (position, to));
+    Ok(Some(notification))
 }
 
 /// The Change Lists that have been closed since: an index names the others.
@@ -448,8 +313,8 @@ fn framework_notification(
     documents: &SetDocuments,
     rows: &PublishedRows<'_>,
     position: TopicPosition,
-) -> Result<Option<Notification>, super::DocumentError> {
-    let spans = rows.spans(&documents.set, documents.oldest, CHANGES_A_LIST)?;
+) -> Result<Option<Notification>, DocumentError> {
+    let spans = documents.spans(rows)?;
     let closed = spans
         .iter()
         .filter_map(|span| Some((span.until, span.closed?)));
@@ -469,25 +334,11 @@ fn framework_notification(
             entry
         })
         .collect();
-    let mut head = notification_head(documents, Capability::FrameworkNotification, position.until);
-    head.md.until = Some(SourceTime::from(until));
-    Ok(Some(Notification {
-        body: write_document(&head, &entries).into(),
-        position: TopicPosition {
-            number: position.number,
-            until,
-        },
-    }))
-}
-
-fn notification_head(
-    documents: &SetDocuments,
-    capability: Capability,
-    from: DateTime<Utc>,
-) -> Head {
-    let mut head = Head::new(Root::Urlset, capability);
-    head.md.from = Some(SourceTime::from(from));
-    let list = documents.uri(SetDocument::CapabilityList);
-    head.links.push(Link::new("up", list));
-    head
+    let to = TopicPosition {
+        number: position.number,
+        until,
+    };
+    let capability = Capability::FrameworkNotification;
+    let notification = Notification::new(documents, capability, &entries, (position, to));
+    Ok(Some(notification))
 }

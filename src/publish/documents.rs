@@ -11,9 +11,9 @@ use super::entries::EntryForm;
 use super::spool::{DocumentError, SpoolWriter};
 use super::uris::{
     CAPABILITY_LIST, CHANGE_DUMP, CHANGE_LIST, CHANGES, FRAMEWORK, RESOURCE_DUMP, RESOURCE_LIST,
-    SiteUris, folder_of,
+    SiteUris,
 };
-use crate::store::{ChangeSpan, PublishedRows, PublishedSet, ResourceId};
+use crate::store::{ChangeSpan, PublishedRows, PublishedSet, ResourceId, StoreError};
 
 /// How many entries and bytes a document may have (the Sitemap protocol).
 const MOST_ENTRIES: u64 = 50_000;
@@ -106,8 +106,6 @@ pub(super) struct SetDocuments {
     pub(super) hub: Option<Url>,
     /// The time of the oldest changes; `None`: of all that the feed has.
     pub(super) oldest: Option<DateTime<Utc>>,
-    /// The links of the original Capability List that are retained.
-    pub(super) links: Vec<Link>,
 }
 
 impl SetDocuments {
@@ -134,8 +132,7 @@ impl SetDocuments {
 
     /// The name by which a document is remembered.
     pub(super) fn key(&self, document: SetDocument) -> String {
-        let (source, folder) = (&self.set.source, folder_of(&self.set));
-        format!("{source}/{folder}/{}", document.name())
+        self.uri(document).path().to_owned()
     }
 
     /// Writes a document, and returns the time of what it states. `at`: the time of a snapshot.
@@ -155,13 +152,8 @@ impl SetDocuments {
                 if self.is_long(rows)? {
                     self.write_index(rows, at, output)?;
                 } else {
-                    self.write_list(
-                        rows,
-                        at,
-                        (ResourceId::NONE, ResourceId::LAST),
-                        false,
-                        output,
-                    )?;
+                    let all = (ResourceId::NONE, ResourceId::LAST);
+                    self.write_list(rows, at, all, None, output)?;
                 }
                 Ok(at)
             }
@@ -170,7 +162,8 @@ impl SetDocuments {
                 if !self.is_long(rows)? || rows.first_after(self.set.id, range.0)?.is_none() {
                     return Err(DocumentError::Missing);
                 }
-                self.write_list(rows, at, range, true, output)?;
+                let index = Some(SetDocument::ResourceList);
+                self.write_list(rows, at, range, index, output)?;
                 Ok(at)
             }
             SetDocument::ResourceDump | SetDocument::ChangeDump if !self.dumps => {
@@ -183,13 +176,8 @@ impl SetDocuments {
             SetDocument::ChangeDump => self.write_change_dump(rows, output),
             SetDocument::ChangeLists => self.write_change_lists(rows, output),
             SetDocument::ChangeList(until) => {
-                let spans = rows.spans(&self.set, self.oldest, CHANGES_A_LIST)?;
-                let found = spans.iter().find(|span| match until {
-                    Some(until) => span.closed.is_some() && span.until == until,
-                    None => span.closed.is_none(),
-                });
-                let span = found.ok_or(DocumentError::Missing)?;
-                self.write_changes(rows, span, output)
+                let span = self.span(rows, until)?;
+                self.write_changes(rows, &span, output)
             }
         }
     }
@@ -198,7 +186,6 @@ impl SetDocuments {
         let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
         let description = self.uris().description(&self.set.source);
         head.links.push(Link::new("up", description));
-        head.links.extend(self.links.iter().cloned());
         let mut writer = DocumentWriter::start(output, &head)?;
         let lists = [
             (SetDocument::ResourceList, Capability::ResourceList),
@@ -226,23 +213,40 @@ impl SetDocuments {
         Ok(())
     }
 
+    /// The Change Lists: those that are closed, and the open one.
+    pub(super) fn spans(&self, rows: &PublishedRows<'_>) -> Result<Vec<ChangeSpan>, StoreError> {
+        rows.spans(&self.set, self.oldest, CHANGES_A_LIST)
+    }
+
+    /// The Change List that is closed with a number of the feed; `None`: the open one.
+    pub(super) fn span(
+        &self,
+        rows: &PublishedRows<'_>,
+        until: Option<i64>,
+    ) -> Result<ChangeSpan, DocumentError> {
+        let mut spans = self.spans(rows)?.into_iter();
+        let is_found = |span: &ChangeSpan| span.closed.map(|_| span.until) == until;
+        spans.find(is_found).ok_or(DocumentError::Missing)
+    }
+
     /// Whether one list can't have all resources.
     fn is_long(&self, rows: &PublishedRows<'_>) -> Result<bool, DocumentError> {
         let bytes = || rows.bytes_of_entries(self.set.id, MOST_ENTRIES);
         Ok(self.set.resources > MOST_ENTRIES || bytes()? > MOST_BYTES / 2)
     }
 
-    fn list_head(&self, root: Root, at: DateTime<Utc>, is_indexed: bool) -> Head {
-        let mut head = Head::new(root, Capability::ResourceList);
-        head.md.at = Some(SourceTime::from(at));
-        // What it states is all of one moment.
-        head.md.completed = Some(SourceTime::from(at)).filter(|_| root == Root::Urlset);
-        head.links
-            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
-        if is_indexed {
-            let index = self.uri(SetDocument::ResourceList);
-            head.links.push(Link::new("index", index));
-        }
+    /// The head of a document, or of one of an index.
+    pub(super) fn head(
+        &self,
+        root: Root,
+        capability: Capability,
+        index: Option<SetDocument>,
+    ) -> Head {
+        let mut head = Head::new(root, capability);
+        let list = self.uri(SetDocument::CapabilityList);
+        head.links.push(Link::new("up", list));
+        let index = index.map(|index| Link::new("index", self.uri(index)));
+        head.links.extend(index);
         head
     }
 
@@ -251,10 +255,13 @@ impl SetDocuments {
         rows: &PublishedRows<'_>,
         at: DateTime<Utc>,
         range: (ResourceId, ResourceId),
-        is_indexed: bool,
+        index: Option<SetDocument>,
         output: &mut SpoolWriter,
     ) -> Result<(), DocumentError> {
-        let head = self.list_head(Root::Urlset, at, is_indexed);
+        let mut head = self.head(Root::Urlset, Capability::ResourceList, index);
+        head.md.at = Some(SourceTime::from(at));
+        // What it states is all of one moment.
+        head.md.completed = head.md.at;
         let mut writer = DocumentWriter::start(output, &head)?;
         rows.resources(self.set.id, range, |resource| {
             if writer.get_mut().length() > MOST_BYTES {
@@ -272,7 +279,8 @@ impl SetDocuments {
         at: DateTime<Utc>,
         output: &mut SpoolWriter,
     ) -> Result<(), DocumentError> {
-        let head = self.list_head(Root::Sitemapindex, at, false);
+        let mut head = self.head(Root::Sitemapindex, Capability::ResourceList, None);
+        head.md.at = Some(SourceTime::from(at));
         let mut writer = DocumentWriter::start(output, &head)?;
         for page in self.pages(rows)? {
             let mut entry = Entry::new(self.uri(SetDocument::ResourceListPage(page)));
@@ -323,10 +331,8 @@ impl SetDocuments {
         at: DateTime<Utc>,
         output: &mut SpoolWriter,
     ) -> Result<(), DocumentError> {
-        let mut head = Head::new(Root::Urlset, Capability::ResourceDump);
+        let mut head = self.head(Root::Urlset, Capability::ResourceDump, None);
         head.md.at = Some(SourceTime::from(at));
-        head.links
-            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
         let mut writer = DocumentWriter::start(output, &head)?;
         for page in self.pages(rows)? {
             let mut entry = self.package(&format!("{RESOURCE_DUMP}-{page}.zip"));
@@ -342,11 +348,9 @@ impl SetDocuments {
         rows: &PublishedRows<'_>,
         output: &mut SpoolWriter,
     ) -> Result<DateTime<Utc>, DocumentError> {
-        let spans = rows.spans(&self.set, self.oldest, CHANGES_A_LIST)?;
-        let mut head = Head::new(Root::Urlset, Capability::ChangeDump);
+        let spans = self.spans(rows)?;
+        let mut head = self.head(Root::Urlset, Capability::ChangeDump, None);
         head.md.from = spans.first().map(|span| span.from.into());
-        head.links
-            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
         let mut writer = DocumentWriter::start(output, &head)?;
         // What is not closed yet is no package that stays: it is in the Change List.
         let closed = spans.iter().filter_map(|span| Some((span, span.closed?)));
@@ -362,24 +366,13 @@ impl SetDocuments {
         Ok(newest)
     }
 
-    fn change_head(&self, root: Root, is_indexed: bool) -> Head {
-        let mut head = Head::new(root, Capability::ChangeList);
-        head.links
-            .push(Link::new("up", self.uri(SetDocument::CapabilityList)));
-        if is_indexed {
-            let index = self.uri(SetDocument::ChangeLists);
-            head.links.push(Link::new("index", index));
-        }
-        head
-    }
-
     fn write_change_lists(
         &self,
         rows: &PublishedRows<'_>,
         output: &mut SpoolWriter,
     ) -> Result<DateTime<Utc>, DocumentError> {
-        let spans = rows.spans(&self.set, self.oldest, CHANGES_A_LIST)?;
-        let mut head = self.change_head(Root::Sitemapindex, false);
+        let spans = self.spans(rows)?;
+        let mut head = self.head(Root::Sitemapindex, Capability::ChangeList, None);
         head.md.from = spans.first().map(|span| span.from.into());
         let mut writer = DocumentWriter::start(output, &head)?;
         for span in &spans {
@@ -394,28 +387,30 @@ impl SetDocuments {
         Ok(open.unwrap_or(self.set.since))
     }
 
-    /// The changes with a number after one and up to another, at most so many.
+    /// The next changes after a number, at most so many, of one Change List.
     pub(super) fn changes_after(
         &self,
         rows: &PublishedRows<'_>,
-        range: (i64, i64),
+        number: i64,
         most: usize,
     ) -> Result<NextChanges, DocumentError> {
         let mut next = NextChanges::default();
-        rows.changes(self.set.id, range, |change| {
-            if next.entries.len() < most {
-                next.last = Some((change.seq, change.at));
-                let entry = self.form.change(&self.set.source, &change);
-                next.entries.extend(entry);
-                Ok(())
-            } else {
-                Err(DocumentError::TooLong)
+        let spans = self.spans(rows)?.into_iter();
+        for span in spans.filter(|span| span.until > number) {
+            rows.changes(
+                self.set.id,
+                (span.after.max(number), span.until),
+                |change| {
+                    next.last = Some((change.seq, change.at));
+                    let entry = self.form.change(&self.set.source, &change);
+                    next.entries.extend(entry);
+                    Ok::<_, DocumentError>(next.entries.len() < most)
+                },
+            )?;
+            if next.last.is_some() {
+                break;
             }
-        })
-        .or_else(|error| match error {
-            DocumentError::TooLong => Ok(()),
-            error => Err(error),
-        })?;
+        }
         Ok(next)
     }
 
@@ -425,17 +420,18 @@ impl SetDocuments {
         span: &ChangeSpan,
         output: &mut SpoolWriter,
     ) -> Result<DateTime<Utc>, DocumentError> {
-        let mut head = self.change_head(Root::Urlset, true);
+        let index = Some(SetDocument::ChangeLists);
+        let mut head = self.head(Root::Urlset, Capability::ChangeList, index);
         head.md.from = Some(span.from.into());
         head.md.until = span.closed.map(SourceTime::from);
         let mut writer = DocumentWriter::start(output, &head)?;
         let mut newest = span.from;
         rows.changes(self.set.id, (span.after, span.until), |change| {
             newest = change.at;
-            let entry = self.form.change(&self.set.source, &change);
-            entry.map_or(Ok(()), |entry| {
-                Ok::<_, DocumentError>(writer.entry(&entry)?)
-            })
+            if let Some(entry) = self.form.change(&self.set.source, &change) {
+                writer.entry(&entry)?;
+            }
+            Ok::<_, DocumentError>(true)
         })?;
         writer.finish()?;
         Ok(span.closed.unwrap_or(newest))

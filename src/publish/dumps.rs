@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -25,10 +25,11 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::documents::{CHANGES_A_LIST, SetDocument, SetDocuments};
+use super::site::{Answered, Refusal};
 use super::spool::DocumentError;
+use super::uris::{CHANGE_DUMP, RESOURCE_DUMP};
 use super::{PublishedSource, Publisher};
-use crate::clock;
-use crate::store::{PublishedChange, PublishedResource, PublishedRows};
+use crate::store::{PublishedChange, PublishedRows, ResourceView, StoreError};
 
 /// How many packages are made at once.
 pub(super) const AT_ONCE: usize = 4;
@@ -47,16 +48,15 @@ const MANIFEST: &str = "manifest.xml";
 /// What a request asks a package of.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum DumpRequest {
+enum DumpRequest {
     /// The current files of these URIs, as they are published or of the originals.
-    #[serde(rename_all = "snake_case")]
     Named { uris: Vec<String> },
     /// What of a set has changed after a number of the feed.
     Since { set: String, since: i64 },
 }
 
 /// What a package has.
-pub(super) struct Package {
+struct Package {
     source: PublishedSource,
     head: Head,
     /// The entry of each member, and the path of its file in the mirror; `None`: it has none.
@@ -76,7 +76,7 @@ impl Package {
     }
 
     /// The current files of a range of rows.
-    pub(super) fn of_page(
+    fn of_page(
         source: &PublishedSource,
         set: &SetDocuments,
         rows: &PublishedRows<'_>,
@@ -86,14 +86,14 @@ impl Package {
         // It has all changes up to the newest one.
         package.head.md.at = Some(SourceTime::from(rows.state(&set.set)?.at));
         rows.resources(set.set.id, set.page_range(page), |resource| {
-            package.put(set, &resource);
+            package.put(set.form.resource(&resource), resource.view.path);
             Ok::<_, DocumentError>(())
         })?;
         Ok(package)
     }
 
     /// What has changed after a number of the feed and up to another one: of each resource the last change.
-    pub(super) fn of_changes(
+    fn of_changes(
         source: &PublishedSource,
         set: &SetDocuments,
         rows: &PublishedRows<'_>,
@@ -102,20 +102,15 @@ impl Package {
     ) -> Result<Self, DocumentError> {
         let mut package = Self::new(source, Capability::ChangeDumpManifest);
         let mut last: HashMap<String, PublishedChange> = HashMap::new();
-        let mut newest = (after, from);
-        let read = rows.changes(set.set.id, (after, until), |change| {
-            if last.len() >= MOST_CHANGED && !last.contains_key(&change.uri) {
-                return Err(DocumentError::TooLong);
+        let (mut newest, mut is_cut) = ((after, from), false);
+        rows.changes(set.set.id, (after, until), |change| {
+            is_cut = last.len() >= MOST_CHANGED && !last.contains_key(&change.uri);
+            if !is_cut {
+                newest = (change.seq, change.at);
+                last.insert(change.uri.clone(), change);
             }
-            newest = (change.seq, change.at);
-            last.insert(change.uri.clone(), change);
-            Ok(())
-        });
-        let is_cut = match read {
-            Ok(()) => false,
-            Err(DocumentError::TooLong) => true,
-            Err(error) => return Err(error),
-        };
+            Ok::<_, DocumentError>(!is_cut)
+        })?;
         let mut changes: Vec<PublishedChange> = last.into_values().collect();
         changes.sort_by_key(|change| change.seq);
         package.head.md.from = Some(SourceTime::from(from));
@@ -133,24 +128,8 @@ impl Package {
         Ok(package)
     }
 
-    /// What a Change List has that is closed with a number.
-    pub(super) fn of_span(
-        source: &PublishedSource,
-        set: &SetDocuments,
-        rows: &PublishedRows<'_>,
-        until: i64,
-    ) -> Result<Self, DocumentError> {
-        let spans = rows.spans(&set.set, set.oldest, CHANGES_A_LIST)?;
-        let mut closed = spans.iter().filter(|span| span.closed.is_some());
-        let span = closed.find(|span| span.until == until);
-        let span = span.ok_or(DocumentError::Missing)?;
-        let (numbers, times) = ((span.after, span.until), (span.from, span.closed));
-        Self::of_changes(source, set, rows, numbers, times)
-    }
-
-    fn put(&mut self, set: &SetDocuments, resource: &PublishedResource) {
-        let entry = set.form.resource(resource);
-        self.members.push((entry, resource.view.path.clone()));
+    fn put(&mut self, entry: Entry, path: Option<String>) {
+        self.members.push((entry, path));
     }
 
     /// Writes the package.
@@ -204,7 +183,7 @@ impl Package {
     }
 
     /// The answer with the package. `permit`: held until it has been sent.
-    pub(super) fn answer(self, permit: OwnedSemaphorePermit) -> Response {
+    fn answer(self, permit: OwnedSemaphorePermit) -> Response {
         let (sender, receiver) = mpsc::channel(PIECES);
         let until = self.until;
         tokio::task::spawn_blocking(move || {
@@ -251,66 +230,46 @@ impl Write for PieceSender {
     }
 }
 
-/// Why there is no package.
-pub(super) enum NoPackage {
-    BadRequest,
-    Unknown,
-    Busy,
-    Failed(DocumentError),
-}
-
-impl<E: Into<DocumentError>> From<E> for NoPackage {
-    fn from(error: E) -> Self {
-        match error.into() {
-            DocumentError::Missing => Self::Unknown,
-            error => Self::Failed(error),
-        }
-    }
-}
-
-impl IntoResponse for NoPackage {
-    fn into_response(self) -> Response {
-        let (status, text) = match self {
-            Self::BadRequest => (
-                StatusCode::BAD_REQUEST,
-                "The body must be {\"uris\": [URI, …]}, 10,000 of one Source at most, or {\"set\": CAPABILITY-LIST, \"since\": SEQ}. [bad-dump]",
-            ),
-            Self::Unknown => (
-                StatusCode::NOT_FOUND,
-                "Nothing of that is published. [not-published]",
-            ),
-            Self::Busy => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Other dumps are being made. [dumps-busy]",
-            ),
-            Self::Failed(error) => {
-                tracing::warn!(code = error.code(), %error, "a dump was not made");
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "Try again later. [unavailable]",
-                )
-            }
-        };
-        let again = [(header::RETRY_AFTER, "10")];
-        let text = format!("{text}\n");
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            return (status, again, text).into_response();
-        }
-        (status, text).into_response()
-    }
-}
-
 impl Publisher {
     /// The right to make a package.
-    pub(super) fn dump_permit(&self) -> Result<OwnedSemaphorePermit, NoPackage> {
-        Arc::clone(&self.dumps)
-            .try_acquire_owned()
-            .map_err(|_| NoPackage::Busy)
+    fn dump_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = Arc::clone(&self.dumps).try_acquire_owned();
+        permit.map_err(|_| Refusal::DumpsBusy)
+    }
+
+    /// A package that a dump names, by its name without `.zip`.
+    pub(super) async fn package(
+        &self,
+        source: PublishedSource,
+        set: SetDocuments,
+        name: &str,
+    ) -> Result<Answered, Refusal> {
+        let parsed = name.rsplit_once('-').filter(|_| set.dumps);
+        let parsed = parsed.and_then(|(kind, number)| Some((kind, number.parse().ok()?)));
+        let is_of_changes = match parsed {
+            Some((RESOURCE_DUMP, _)) => false,
+            Some((CHANGE_DUMP, _)) => true,
+            _ => return Err(Refusal::NotFound),
+        };
+        let (_, number): (_, i64) = parsed.ok_or(Refusal::NotFound)?;
+        let permit = self.dump_permit()?;
+        let making = self.store.published_document(move |rows| {
+            Ok(if is_of_changes {
+                let span = set.span(rows, Some(number));
+                span.and_then(|span| {
+                    let (numbers, times) = ((span.after, span.until), (span.from, span.closed));
+                    Package::of_changes(&source, &set, rows, numbers, times)
+                })
+            } else {
+                Package::of_page(&source, &set, rows, number)
+            })
+        });
+        Ok(Answered::Response(making.await??.answer(permit)))
     }
 
     /// The package that a request asks for.
-    pub(super) async fn dump(&self, body: &[u8]) -> Result<Response, NoPackage> {
-        let request = serde_json::from_slice(body).map_err(|_| NoPackage::BadRequest)?;
+    pub(super) async fn dump(&self, body: &[u8]) -> Result<Response, Refusal> {
+        let request = serde_json::from_slice(body).map_err(|_| Refusal::BadDump)?;
         let permit = self.dump_permit()?;
         let package = match request {
             DumpRequest::Named { uris } => self.package_of(uris).await?,
@@ -319,81 +278,83 @@ impl Publisher {
         Ok(package.answer(permit))
     }
 
-    async fn package_of(&self, uris: Vec<String>) -> Result<Package, NoPackage> {
+    async fn package_of(&self, uris: Vec<String>) -> Result<Package, Refusal> {
         if uris.is_empty() || uris.len() > MOST_NAMED {
-            return Err(NoPackage::BadRequest);
+            return Err(Refusal::BadDump);
         }
-        let mut package: Option<Package> = None;
-        for uri in uris {
-            let (source, resource) = self.published_at(&uri).await?.ok_or(NoPackage::Unknown)?;
-            let package = package
-                .get_or_insert_with(|| Package::new(&source, Capability::ResourceDumpManifest));
-            if package.source != source {
-                return Err(NoPackage::BadRequest);
+        let (base, sources) = (self.uris.at("").to_string(), self.sources());
+        let finding = self.store.published_document(move |rows| {
+            let mut found = Vec::new();
+            for uri in &uris {
+                let named = named(rows, &sources, &base, uri)?;
+                found.push(named.map(|(index, view)| (sources[index].clone(), view)));
             }
-            let entry = self.form_of(&source).resource(&resource);
-            package.members.push((entry, resource.view.path));
+            let found: Option<Vec<_>> = found.into_iter().collect();
+            let resources = found.unwrap_or_default().into_iter();
+            let resources = resources.map(|(source, view)| Ok((source, rows.resource(view)?)));
+            // It has all changes up to the newest one.
+            let at = rows.newest_time()?;
+            Ok((resources.collect::<Result<Vec<_>, StoreError>>()?, at))
+        });
+        let (resources, at) = finding.await?;
+        let (source, _) = resources.first().ok_or(Refusal::NotFound)?;
+        let mut package = Package::new(source, Capability::ResourceDumpManifest);
+        package.head.md.at = at.map(SourceTime::from);
+        let form = self.form_of(source);
+        for (of, resource) in &resources {
+            if of != source {
+                return Err(Refusal::BadDump);
+            }
+            package.put(form.resource(resource), resource.view.path.clone());
         }
-        let mut package = package.ok_or(NoPackage::BadRequest)?;
-        package.head.md.at = Some(SourceTime::from(clock::now().wall));
         Ok(package)
     }
 
-    /// The resource that is published at a URI, or of which that is the original.
-    async fn published_at(
-        &self,
-        uri: &str,
-    ) -> Result<Option<(PublishedSource, PublishedResource)>, NoPackage> {
-        let base = self.uris.at("");
-        if let Some(path) = uri.strip_prefix(base.as_str()) {
-            let Some((name, path)) = path.split_once('/') else {
-                return Ok(None);
-            };
-            let (Some(source), Ok(path)) =
-                (self.source(name), percent_decode_str(path).decode_utf8())
-            else {
-                return Ok(None);
-            };
-            let (name, path) = (name.to_owned(), path.into_owned());
-            let found = self
-                .store
-                .published(move |rows| rows.file(&name, &path))
-                .await?;
-            let found = found.filter(|found| !found.view.deleted);
-            return Ok(found.map(|found| (source, found)));
-        }
-        let Ok(uri) = ResourceUri::parse(uri) else {
-            return Ok(None);
-        };
-        for source in &*self.sources() {
-            let (name, uri) = (source.name.clone(), uri.clone());
-            let found = self
-                .store
-                .published(move |rows| rows.of_uri(&name, &uri))
-                .await?;
-            if let Some(found) = found {
-                return Ok(Some((source.clone(), found)));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn package_since(&self, list: &str, since: i64) -> Result<Package, NoPackage> {
+    async fn package_since(&self, list: &str, since: i64) -> Result<Package, Refusal> {
         for source in &*self.sources() {
             for set in self.sets(source).await? {
                 let is_named = set.uri(SetDocument::CapabilityList).as_str() == list
                     || set.set.capability_list.as_str() == list;
                 if is_named {
                     let source = source.clone();
-                    let making = self
-                        .store
-                        .published(move |rows| Ok(package_after(&source, &set, rows, since)));
+                    let making = self.store.published_document(move |rows| {
+                        Ok(package_after(&source, &set, rows, since))
+                    });
                     return Ok(making.await??);
                 }
             }
         }
-        Err(NoPackage::Unknown)
+        Err(Refusal::NotFound)
     }
+}
+
+/// The resource that is published at a URI, or of which that is the original, and the place of its Source among these.
+fn named(
+    rows: &PublishedRows<'_>,
+    sources: &[PublishedSource],
+    base: &str,
+    uri: &str,
+) -> Result<Option<(usize, ResourceView)>, StoreError> {
+    let published = uri.strip_prefix(base).and_then(|path| path.split_once('/'));
+    for (index, source) in sources.iter().enumerate() {
+        let found = match published {
+            Some((name, path)) if name == source.name => {
+                match percent_decode_str(path).decode_utf8() {
+                    Ok(path) => rows.file(name, &path)?,
+                    Err(_) => None,
+                }
+            }
+            Some(_) => None,
+            None => match ResourceUri::parse(uri) {
+                Ok(uri) => rows.of_uri(&source.name, &uri)?,
+                Err(_) => None,
+            },
+        };
+        if let Some(view) = found.filter(|view| !view.deleted) {
+            return Ok(Some((index, view)));
+        }
+    }
+    Ok(None)
 }
 
 /// What has changed after a number, which must be one that the Change Lists reach back to.
@@ -403,7 +364,7 @@ fn package_after(
     rows: &PublishedRows<'_>,
     since: i64,
 ) -> Result<Package, DocumentError> {
-    let spans = rows.spans(&set.set, set.oldest, CHANGES_A_LIST)?;
+    let spans = set.spans(rows)?;
     let first = spans.first().ok_or(DocumentError::Missing)?;
     let end = spans.last().map_or(since, |open| open.until);
     if since < first.after || since > end {

@@ -4,7 +4,7 @@ use resourcesync::{ChangeKind, ContentInfo, Digest, Entry, Link, Oddities, Sourc
 use url::Url;
 
 use super::uris::SiteUris;
-use crate::store::{PublishedChange, PublishedResource, ResourceView};
+use crate::store::{PublishedChange, PublishedResource};
 
 /// How entries are made.
 #[derive(Clone, Debug)]
@@ -28,10 +28,10 @@ impl EntryForm {
         entry.md.content = ContentInfo {
             length: view.length,
             media_type: view.media_type.clone(),
-            hashes: resource.hashes.clone(),
+            hashes: Digest::parse_hashes(&view.hashes, &mut Oddities::default()),
         };
         entry.md.encoding.clone_from(&view.encoding);
-        entry.links = self.links(resource);
+        entry.links = self.links(resource, &entry.md.content);
         entry
     }
 
@@ -49,7 +49,7 @@ impl EntryForm {
                 let uri = resourcesync::uri::parse_uri(&change.uri).ok()?;
                 let mut entry = Entry::new(self.loc(source, change.path.as_deref(), &uri));
                 entry.lastmod = Some(at);
-                entry.links.extend(self.original(&uri, None));
+                entry.links.extend(self.original(&uri));
                 entry
             }
         };
@@ -65,7 +65,7 @@ impl EntryForm {
         }
     }
 
-    fn links(&self, resource: &PublishedResource) -> Vec<Link> {
+    fn links(&self, resource: &PublishedResource, content: &ContentInfo) -> Vec<Link> {
         let view = &resource.view;
         let mut links = view.links.clone();
         for (link, target) in links.iter_mut().zip(&resource.targets) {
@@ -76,23 +76,18 @@ impl EntryForm {
         }
         // A link to the first original is passed on: there is one, however often it was republished.
         if !links.iter().any(|link| link.is("via")) {
-            links.extend(self.original(view.uri.url(), Some(view)));
+            links.extend(self.original(view.uri.url()).map(|via| Link {
+                modified: view.lastmod,
+                content: content.clone(),
+                ..via
+            }));
         }
         links
     }
 
     /// The link to the original, if it is elsewhere.
-    fn original(&self, uri: &Url, view: Option<&ResourceView>) -> Option<Link> {
+    fn original(&self, uri: &Url) -> Option<Link> {
         let is_elsewhere = self.content && !self.is_folder;
-        let mut via = is_elsewhere.then(|| Link::new("via", uri.clone()))?;
-        if let Some(view) = view {
-            via.modified = view.lastmod;
-            via.content = ContentInfo {
-                length: view.length,
-                media_type: view.media_type.clone(),
-                hashes: Digest::parse_hashes(&view.hashes, &mut Oddities::default()),
-            };
-        }
-        Some(via)
+        is_elsewhere.then(|| Link::new("via", uri.clone()))
     }
 }

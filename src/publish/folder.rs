@@ -20,11 +20,10 @@ use parking_lot::Mutex;
 use resourcesync::{SourceTime, Verifier};
 use resyncd_core::ResourceUri;
 use resyncd_mirror::{MirrorError, MirrorPath, MirrorReader};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::uris::CAPABILITY_LIST;
 use super::{PublishedSource, Publisher};
 use crate::clock;
 use crate::store::{FolderEntry, FolderFile, ResourceId, SetId, StoreError};
@@ -33,6 +32,8 @@ use crate::store::{FolderEntry, FolderFile, ResourceId, SetId, StoreError};
 const QUIET: Duration = Duration::from_secs(2);
 /// How often everything is looked at, whatever the system has reported.
 const INTERVAL: Duration = Duration::from_secs(3600);
+/// How long what the system reports is gathered.
+const GATHERED: Duration = Duration::from_millis(200);
 /// The pause after an error.
 const PAUSE: Duration = Duration::from_secs(30);
 /// How many files are recorded at once.
@@ -117,33 +118,29 @@ fn kind_is_close(kind: notify::event::AccessKind) -> bool {
 
 /// Records a folder until it is stopped.
 pub(super) async fn record_folder(
-    publisher: Arc<Publisher>,
-    folder: PublishedSource,
-    stop: CancellationToken,
+    publisher: &Publisher,
+    folder: &PublishedSource,
+    stop: &CancellationToken,
 ) {
-    let recorder = Recorder {
-        publisher,
-        folder: Arc::new(folder),
-    };
-    let working = recorder.record();
+    let recorder = Recorder { publisher, folder };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = working => {}
+        () = recorder.record() => {}
     }
 }
 
-struct Recorder {
-    publisher: Arc<Publisher>,
-    folder: Arc<PublishedSource>,
+struct Recorder<'a> {
+    publisher: &'a Publisher,
+    folder: &'a PublishedSource,
 }
 
 /// What is to be looked at again, because it is being written.
 type Unsettled = BTreeSet<String>;
 
-impl Recorder {
+impl Recorder<'_> {
     async fn record(&self) {
         let reported = Arc::new(Reported::default());
-        let _watcher = self.watch(&reported);
+        let mut watcher = None;
         let mut unsettled = Unsettled::new();
         // When everything has been looked at.
         let mut complete_at = None;
@@ -154,6 +151,9 @@ impl Recorder {
             let news = reported.take();
             let looked = if is_due || news.is_cut {
                 complete_at = Some(now);
+                // Anew: another file system may have been mounted.
+                drop(watcher.take());
+                watcher = self.watch(&reported);
                 self.look_at_all().await
             } else {
                 unsettled.extend(news.changed);
@@ -182,8 +182,7 @@ impl Recorder {
             };
             let notified = async {
                 reported.notify.notified().await;
-                // What belongs together is recorded together.
-                tokio::time::sleep(QUIET / 10).await;
+                tokio::time::sleep(GATHERED).await;
             };
             tokio::select! {
                 () = notified => {}
@@ -201,34 +200,48 @@ impl Recorder {
             watcher.watch(&root, RecursiveMode::Recursive)?;
             Ok(watcher)
         });
-        match watching {
-            Ok(watcher) => Some(watcher),
-            Err(error) => {
-                tracing::warn!(code = "folder-unwatched", %error, folder = self.folder.name,
-                    "changes of the folder are not reported; it is looked at once an hour");
-                None
-            }
-        }
+        let unwatched = |error: &notify::Error| {
+            tracing::warn!(code = "folder-unwatched", %error, folder = self.folder.name,
+                "changes of the folder are not reported; it is looked at once an hour");
+        };
+        watching.inspect_err(unwatched).ok()
     }
 
     async fn set(&self) -> Result<SetId, StoreError> {
-        let uris = &self.publisher.uris;
-        let list = uris.at(&format!("{}/{CAPABILITY_LIST}", self.folder.name));
-        self.publisher
-            .store
-            .begin_folder(&self.folder.name, &list)
-            .await
+        let (store, name) = (&self.publisher.store, &self.folder.name);
+        let list = self.publisher.uris.list_of_folder(name);
+        store.begin_folder(name, &list).await
     }
 
     /// Looks at all files, and at all that are recorded; returns those that are being written.
     async fn look_at_all(&self) -> Result<Unsettled, FolderError> {
         let (store, begun_at) = (&self.publisher.store, clock::now().wall);
         let set = self.set().await?;
-        let (sender, mut found) = tokio::sync::mpsc::channel(TOGETHER);
-        let root = self.folder.root.clone();
+        let mut unsettled = Unsettled::new();
+        self.look_below("", set, &mut unsettled).await?;
+        let mut after = ResourceId::NONE;
+        loop {
+            let entries = store.folder_entries(set, after).await?;
+            let Some(last) = entries.last() else { break };
+            after = last.id;
+            self.delete_missing(set, entries).await?;
+        }
+        store.end_folder_scan(set, begun_at).await?;
+        Ok(unsettled)
+    }
+
+    /// Looks at all files in a folder of the folder; empty: in all.
+    async fn look_below(
+        &self,
+        below: &str,
+        set: SetId,
+        unsettled: &mut Unsettled,
+    ) -> Result<(), FolderError> {
+        let (sender, mut found) = mpsc::channel(TOGETHER);
+        let (root, below) = (self.folder.root.clone(), below.to_owned());
         let walking = tokio::task::spawn_blocking(move || -> Result<(), MirrorError> {
             let mirror = MirrorReader::open(&root)?;
-            for path in mirror.files_of_folder() {
+            for path in mirror.files_of_folder(&below) {
                 let path = path?;
                 if is_published(path.as_str()) && sender.blocking_send(path).is_err() {
                     break;
@@ -236,9 +249,8 @@ impl Recorder {
             }
             Ok(())
         });
-        let (mut unsettled, mut files, mut any) = (Unsettled::new(), Vec::new(), false);
+        let mut files = Vec::new();
         while let Some(path) = found.recv().await {
-            any = true;
             match self.read(&path).await? {
                 Found::New(file) => files.push(*file),
                 Found::Unsettled => {
@@ -252,49 +264,33 @@ impl Recorder {
         }
         walking.await??;
         self.put(set, files).await?;
-        let mut after = ResourceId::NONE;
-        loop {
-            let entries = store.folder_entries(set, after).await?;
-            let Some(last) = entries.last() else { break };
-            if !any && !entries.is_empty() {
-                return Err(FolderError::Empty);
-            }
-            after = last.id;
-            self.delete_missing(set, entries).await?;
-        }
-        store.end_folder_scan(set, begun_at).await?;
-        Ok(unsettled)
+        Ok(())
     }
 
     /// Looks at what was reported.
     async fn look_at(&self, paths: BTreeSet<String>) -> Result<Unsettled, FolderError> {
         let set = self.set().await?;
-        let (mut unsettled, mut files, mut gone) = (Unsettled::new(), Vec::new(), Vec::new());
-        for text in paths {
+        let (mut unsettled, mut files) = (Unsettled::new(), Vec::new());
+        for text in paths.into_iter().filter(|text| is_published(text)) {
             let Ok(path) = MirrorPath::parse_in_folder(&text) else {
                 continue;
             };
-            if !is_published(&text) {
-                continue;
-            }
             match self.read(&path).await? {
                 Found::New(file) => files.push(*file),
                 Found::Unsettled => {
                     unsettled.insert(text);
                 }
                 Found::Same => {}
-                Found::Nothing => gone.push(text),
+                Found::Nothing => {
+                    // It is, or was, a file or a folder.
+                    self.look_below(&text, set, &mut unsettled).await?;
+                    let (store, name) = (&self.publisher.store, &self.folder.name);
+                    let entries = store.folder_entries_at(name, &text).await?;
+                    self.delete_missing(set, entries).await?;
+                }
             }
         }
         self.put(set, files).await?;
-        for text in gone {
-            let name = &self.folder.name;
-            match self.publisher.store.folder_entry(name, &text).await? {
-                Some(entry) => self.delete_missing(set, vec![entry]).await?,
-                // It is, or was, a folder: what is in it is found with everything.
-                None => return self.look_at_all().await,
-            }
-        }
         Ok(unsettled)
     }
 
@@ -308,26 +304,25 @@ impl Recorder {
             .await
     }
 
-    /// Records which of these files are gone.
+    /// Records which of these files are gone, unless all are.
     async fn delete_missing(
         &self,
         set: SetId,
-        entries: Vec<FolderEntry>,
+        mut entries: Vec<FolderEntry>,
     ) -> Result<(), FolderError> {
         let root = self.folder.root.clone();
-        let looking =
-            tokio::task::spawn_blocking(move || -> Result<Vec<FolderEntry>, MirrorError> {
-                let mirror = MirrorReader::open(&root)?;
-                let is_missing = |entry: &FolderEntry| {
-                    let path = MirrorPath::parse_in_folder(&entry.path).ok();
-                    let opened = path.map(|path| mirror.open_file(&path));
-                    matches!(opened, Some(Err(MirrorError::Missing { .. })))
-                };
-                Ok(entries
-                    .into_iter()
-                    .filter(|entry| entry.length.is_some() && is_missing(entry))
-                    .collect())
+        let looking = tokio::task::spawn_blocking(move || {
+            let mirror = MirrorReader::open(&root)?;
+            entries.retain(|entry| {
+                let path = MirrorPath::parse_in_folder(&entry.path).ok();
+                let opened = path.map(|path| mirror.open_file(&path));
+                matches!(opened, Some(Err(MirrorError::Missing { .. })))
             });
+            if !entries.is_empty() && mirror.files_of_folder("").next().transpose()?.is_none() {
+                return Err(FolderError::Empty);
+            }
+            Ok(entries)
+        });
         let gone = looking.await??;
         if !gone.is_empty() {
             let (store, now) = (&self.publisher.store, clock::now().wall);

@@ -10,22 +10,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
+use axum::http::StatusCode;
 use parking_lot::Mutex;
 use resourcesync::uri::{has_userinfo, parse_uri};
-use resyncd_fetch::Client;
+use resyncd_core::Now;
 use tokio::sync::{Notify, Semaphore};
 use url::Url;
 use websub::hub::{Hub, HubRules, Outcome, PendingVerification, Refusal, Subscription};
 use websub::{Mode, SubscriptionRequest};
 
-use super::documents::{SetDocument, SetDocuments};
-use super::uris::{CHANGES, DOCUMENTS, FRAMEWORK, folder_of};
-use super::{PublishedSource, Publisher};
+use super::Publisher;
+use super::documents::SetDocuments;
+use super::spool::DocumentError;
+use super::uris::{CHANGES, DOCUMENTS, FRAMEWORK};
 use crate::clock;
-use crate::engine::Publication;
 use crate::random::hex_name;
-use crate::status::{PublishStatus, PublishedSetStatus, SubscriberStatus, rfc3339};
 use crate::store::{StoreError, StoredSubscription, TopicPosition};
 
 /// How often a host is asked to confirm in a minute at most.
@@ -36,43 +35,53 @@ const VERIFIED_AT_ONCE: usize = 1000;
 const MOST_HOSTS: usize = 10_000;
 
 /// Why a subscription is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    #[error(
-        "hub.mode, hub.topic and hub.callback are needed, and the mode must be subscribe or unsubscribe"
-    )]
     BadForm,
-    #[error("hub.callback must be an http or https URL without a user name")]
     BadCallback,
-    #[error("hub.topic is none that is published here")]
     UnknownTopic,
-    #[error("{0}")]
-    Hub(Refusal),
-    #[error("too many subscriptions are being verified; try again later")]
+    SecretTooLong,
+    Full,
     Busy,
 }
 
 impl Refused {
-    pub(super) fn code(self) -> &'static str {
+    /// The status and the text of the answer.
+    pub(super) fn answer(self) -> (StatusCode, &'static str) {
         match self {
-            Self::BadForm => "bad-subscription",
-            Self::BadCallback => "bad-callback",
-            Self::UnknownTopic => "unknown-topic",
-            Self::Hub(Refusal::Full) => "hub-full",
-            Self::Hub(Refusal::SecretTooLong) => "secret-too-long",
-            Self::Hub(Refusal::NotConfirmed) => "not-confirmed",
-            Self::Hub(refusal) => refusal.code(),
-            Self::Busy => "hub-busy",
+            Self::BadForm => (
+                StatusCode::BAD_REQUEST,
+                "hub.mode, hub.topic and hub.callback are needed, and the mode must be subscribe or unsubscribe. [bad-subscription]",
+            ),
+            Self::BadCallback => (
+                StatusCode::BAD_REQUEST,
+                "hub.callback must be an http or https URL without a user name. [bad-callback]",
+            ),
+            Self::UnknownTopic => (
+                StatusCode::NOT_FOUND,
+                "hub.topic is none that is published here. [unknown-topic]",
+            ),
+            Self::SecretTooLong => (
+                StatusCode::BAD_REQUEST,
+                "hub.secret must be shorter than 200 bytes. [secret-too-long]",
+            ),
+            Self::Full => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This hub has no room for another subscription. [hub-full]",
+            ),
+            Self::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too many subscriptions are being verified; try again later. [hub-busy]",
+            ),
         }
     }
+}
 
-    /// The status of the answer, and whether it is worth another try.
-    pub(super) fn status(self) -> (u16, bool) {
-        match self {
-            Self::BadForm | Self::BadCallback => (400, false),
-            Self::UnknownTopic => (404, false),
-            Self::Hub(Refusal::Full) | Self::Busy => (503, true),
-            Self::Hub(_) => (400, false),
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::SecretTooLong => Self::SecretTooLong,
+            _ => Self::Full,
         }
     }
 }
@@ -123,7 +132,6 @@ impl Subscribers {
 
 /// The hub of this daemon.
 pub(super) struct PublishedHub {
-    pub(super) client: Client,
     pub(super) subscribers: Mutex<Subscribers>,
     /// Notified when somebody has subscribed.
     pub(super) subscribed: Notify,
@@ -133,12 +141,19 @@ pub(super) struct PublishedHub {
 }
 
 impl PublishedHub {
-    pub(super) fn new(client: Client) -> Self {
+    /// With what an earlier process has stored.
+    pub(super) fn new(stored: Vec<StoredSubscription>) -> Self {
+        let told = stored.iter().map(|stored| {
+            let subscription = &stored.subscription;
+            let key = (subscription.topic.clone(), subscription.callback.clone());
+            (key, Subscriber::at(stored.position))
+        });
+        let told = told.collect();
+        let subscriptions = stored.into_iter().map(|stored| stored.subscription);
         Self {
-            client,
             subscribers: Mutex::new(Subscribers {
-                hub: Hub::new(HubRules::default(), []),
-                told: BTreeMap::new(),
+                hub: Hub::new(HubRules::default(), subscriptions),
+                told,
             }),
             subscribed: Notify::new(),
             verifying: Arc::new(Semaphore::new(VERIFIED_AT_ONCE)),
@@ -146,26 +161,15 @@ impl PublishedHub {
         }
     }
 
-    /// Goes on with what an earlier process has stored.
-    pub(super) fn restore(&self, stored: Vec<StoredSubscription>) {
-        let mut subscribers = self.subscribers.lock();
-        for StoredSubscription {
-            subscription,
-            position,
-        } in &stored
-        {
-            let key = (subscription.topic.clone(), subscription.callback.clone());
-            subscribers.told.insert(key, Subscriber::at(*position));
-        }
-        let subscriptions = stored.into_iter().map(|stored| stored.subscription);
-        subscribers.hub = Hub::new(HubRules::default(), subscriptions);
-    }
-
-    /// Whether a delivery that has failed is to be tried again.
-    pub(super) fn has_retry(&self, now: Instant) -> bool {
+    /// When a delivery that has failed is to be tried again, or a lease runs out, in how long from now.
+    pub(super) fn next_due(&self, now: Now) -> Option<Duration> {
         let subscribers = self.subscribers.lock();
-        let mut told = subscribers.told.values();
-        told.any(|it| !it.is_busy && it.next_at.is_some_and(|at| at <= now))
+        let waiting = subscribers.told.values().filter(|it| !it.is_busy);
+        let retry = waiting.filter_map(|it| it.next_at).min();
+        let retry = retry.map(|at| at.saturating_duration_since(now.mono));
+        let expiry = subscribers.hub.next_expiry();
+        let expiry = expiry.map(|at| (at - now.wall).to_std().unwrap_or_default());
+        retry.into_iter().chain(expiry).min()
     }
 
     /// Whether a host may be asked to confirm now; it counts as asked then.
@@ -196,29 +200,26 @@ pub(super) struct Topic {
 
 impl Publisher {
     /// What the topic of a URL is of; `None`: none that is published.
-    pub(super) async fn topic(&self, url: &str) -> Result<Option<Topic>, super::DocumentError> {
+    pub(super) async fn topic(&self, url: &str) -> Result<Option<Topic>, DocumentError> {
         let base = self.uris.at("");
         let Some(path) = url.strip_prefix(base.as_str()) else {
             return Ok(None);
         };
         let parts: Vec<&str> = path.split('/').collect();
-        let [source, DOCUMENTS, folder, name] = parts[..] else {
+        let [source, DOCUMENTS, folder, name @ (CHANGES | FRAMEWORK)] = parts[..] else {
             return Ok(None);
         };
-        let is_framework = match name {
-            CHANGES => false,
-            FRAMEWORK => true,
-            _ => return Ok(None),
-        };
-        let Some(source): Option<PublishedSource> = self.source(source) else {
+        let Some(source) = self.source(source) else {
             return Ok(None);
         };
-        let mut sets = self.sets(&source).await?.into_iter();
-        let found = sets.find(|set| folder_of(&set.set) == folder);
-        Ok(found.map(|documents| Topic {
-            documents,
-            is_framework,
-        }))
+        match self.set_in(&source, folder).await {
+            Ok(documents) => Ok(Some(Topic {
+                documents,
+                is_framework: name == FRAMEWORK,
+            })),
+            Err(DocumentError::Missing) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes the form of a subscriber, and has its callback asked to confirm.
@@ -248,7 +249,7 @@ impl Publisher {
             .lock()
             .hub
             .request(now.wall, request, challenge);
-        let pending = pending.map_err(Refused::Hub)?;
+        let pending = pending?;
         let publisher = Arc::clone(self);
         tokio::spawn(async move {
             publisher.verify(pending).await;
@@ -266,7 +267,7 @@ impl Publisher {
             return;
         };
         let host = url.host_str().unwrap_or_default().to_owned();
-        let (status, body) = match hub.client.ask_callback(&url).await {
+        let (status, body) = match self.client.ask_callback(&url).await {
             Ok(answer) => answer,
             Err(error) => {
                 tracing::debug!(
@@ -288,16 +289,16 @@ impl Publisher {
             Ok(Outcome::Unsubscribed(None)) => Ok(()),
             Err(refusal) => {
                 tracing::debug!(
-                    code = Refused::Hub(refusal).code(),
+                    code = "not-confirmed",
                     host,
                     status,
-                    "a subscription was not verified"
+                    "a subscription was not verified: {refusal}"
                 );
                 Ok(())
             }
         };
         if let Err(error) = stored {
-            tracing::warn!(code = error.code(), %error, host, "a subscription was not stored; it ends with this process");
+            tracing::warn!(code = error.code(), %error, host, "a subscription was not stored; its subscriber is told nothing");
         }
     }
 
@@ -307,10 +308,8 @@ impl Publisher {
         begun: Subscription,
     ) -> Result<(), StoreError> {
         let key = (begun.topic.clone(), begun.callback.clone());
-        let stored = self
-            .store
-            .put_subscription(clock::now().wall, begun)
-            .await?;
+        let storing = self.store.put_subscription(clock::now().wall, begun).await;
+        let stored = storing.inspect_err(|_| hub.subscribers.lock().remove(&key))?;
         let is_new = {
             let told = &mut hub.subscribers.lock().told;
             let is_new = !told.contains_key(&key);
@@ -325,67 +324,5 @@ impl Publisher {
         }
         hub.subscribed.notify_one();
         Ok(())
-    }
-}
-
-/// How many subscribers the status shows of a set.
-const MOST_SHOWN: usize = 100;
-
-impl Publication for Publisher {
-    fn status(&self) -> BoxFuture<'_, Option<PublishStatus>> {
-        Box::pin(async {
-            let mut shown = PublishStatus {
-                url: self.uris.at("").to_string(),
-                sets: Vec::new(),
-            };
-            for source in &*self.sources() {
-                for documents in self.sets(source).await.ok()? {
-                    shown.sets.push(self.status_of(documents).await.ok()?);
-                }
-            }
-            Some(shown)
-        })
-    }
-}
-
-impl Publisher {
-    async fn status_of(&self, documents: SetDocuments) -> Result<PublishedSetStatus, StoreError> {
-        let (set, topic) = (documents.set.clone(), documents.topic(CHANGES).to_string());
-        let list = documents.uri(SetDocument::CapabilityList);
-        let newest = self
-            .store
-            .published(move |rows| rows.newest_change(set.id, set.after, i64::MAX));
-        let newest = newest.await?.map_or(0, |(number, _)| number);
-        let now = clock::now().wall;
-        let (mut subscribers, mut behind) = (0, Vec::new());
-        if let Some(hub) = &self.built_in {
-            let known = hub.subscribers.lock();
-            let first = (topic.clone(), String::new());
-            let of_topic = known.told.range(first..);
-            for ((_, callback), subscriber) in of_topic.take_while(|((of, _), _)| *of == topic) {
-                subscribers += 1;
-                if subscriber.position.number >= newest {
-                    continue;
-                }
-                let host = parse_uri(callback).ok();
-                let host = host.and_then(|url| url.host_str().map(str::to_owned));
-                let since = now - subscriber.position.until;
-                behind.push(SubscriberStatus {
-                    host: host.unwrap_or_default(),
-                    seconds: u64::try_from(since.num_seconds()).unwrap_or(0),
-                    failures: subscriber.failures,
-                });
-            }
-        }
-        behind.sort_by_key(|behind| std::cmp::Reverse(behind.seconds));
-        behind.truncate(MOST_SHOWN);
-        Ok(PublishedSetStatus {
-            source: documents.set.source.clone(),
-            capability_list: list.to_string(),
-            resources: documents.set.resources,
-            since: rfc3339(documents.set.since),
-            subscribers,
-            behind,
-        })
     }
 }

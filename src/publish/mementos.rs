@@ -1,11 +1,10 @@
 //! The stored versions of resources (Memento, RFC 7089): a TimeGate, a TimeMap and the versions, of Sources with `versions`.
 
 use std::fs::File;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use chrono::{DateTime, Utc};
 use httpdate::{fmt_http_date, parse_http_date};
 use percent_encoding::percent_decode_str;
@@ -15,65 +14,49 @@ use resyncd_mirror::{MirrorPath, MirrorReader, publication_paths};
 use url::Url;
 
 use super::answer::SentFile;
-use super::site::Refusal;
+use super::site::{Answered, Refusal};
+use super::spool::DocumentError;
 use super::uris::DOCUMENTS;
 use super::{PublishedSource, Publisher};
-use crate::store::PublishedResource;
+use crate::store::ResourceView;
 
 /// The folders of the three, among the documents of a Source.
-const TIME_GATE: &str = "timegate";
-const TIME_MAP: &str = "timemap";
-const MEMENTO: &str = "memento";
+pub(super) const TIME_GATE: &str = "timegate";
+pub(super) const TIME_MAP: &str = "timemap";
+pub(super) const MEMENTO: &str = "memento";
 
 const DATETIME: header::HeaderName = header::HeaderName::from_static("memento-datetime");
 
 /// The versions of a resource.
 struct Versions {
     source: PublishedSource,
-    resource: PublishedResource,
+    view: ResourceView,
     path: String,
     /// Their times, oldest first.
     times: Vec<DateTime<Utc>>,
 }
 
 impl Publisher {
-    /// The answer to a request for versions; `None`: the path is of something else.
-    pub(super) async fn versions_at(
-        &self,
-        source: &PublishedSource,
-        document: &str,
-        request: &HeaderMap,
-    ) -> Option<Result<Answered, Refusal>> {
-        let (kind, rest) = document.split_once('/')?;
-        let answered = match kind {
-            TIME_GATE => self
-                .time_gate(source, rest, request)
-                .await
-                .map(Answered::Response),
-            TIME_MAP => self.time_map(source, rest).await.map(Answered::Response),
-            MEMENTO => self.memento(source, rest).await.map(Answered::File),
-            _ => return None,
-        };
-        Some(answered)
-    }
-
     async fn versions(&self, source: &PublishedSource, path: &str) -> Result<Versions, Refusal> {
+        if source.versions.is_none() || !self.settings.content {
+            return Err(Refusal::NotFound);
+        }
         let path = percent_decode_str(path).decode_utf8();
         let path = path.map_err(|_| Refusal::NotFound)?.into_owned();
-        let (name, of) = (source.name.clone(), path.clone());
-        let resource = self
-            .store
-            .published(move |rows| rows.file(&name, &of))
-            .await?;
-        let resource = resource.filter(|_| source.versions.is_some() && self.settings.content);
-        let resource = resource.ok_or(Refusal::NotFound)?;
-        let times = self.store.version_times(resource.view.id).await?;
-        Ok(Versions {
-            source: source.clone(),
-            resource,
-            path,
-            times,
-        })
+        let source = source.clone();
+        let finding = self.store.published(move |rows| {
+            let Some(view) = rows.file(&source.name, &path)? else {
+                return Ok(None);
+            };
+            let times = rows.versions(view.id)?;
+            Ok(Some(Versions {
+                source,
+                view,
+                path,
+                times,
+            }))
+        });
+        finding.await?.ok_or(Refusal::NotFound)
     }
 
     /// Where the versions of a file are listed and negotiated: the value of `Link`.
@@ -103,12 +86,12 @@ impl Publisher {
     }
 
     /// Redirects to the version of a time: the last one that is not later.
-    async fn time_gate(
+    pub(super) async fn time_gate(
         &self,
         source: &PublishedSource,
         path: &str,
         request: &HeaderMap,
-    ) -> Result<Response, Refusal> {
+    ) -> Result<Answered, Refusal> {
         let versions = self.versions(source, path).await?;
         let stated = request.get("accept-datetime").map(HeaderValue::to_str);
         let wanted = match stated {
@@ -134,7 +117,9 @@ impl Publisher {
             (header::VARY, "accept-datetime".to_owned()),
             (header::LINK, self.links_of(&versions)),
         ];
-        Ok((StatusCode::FOUND, headers).into_response())
+        Ok(Answered::Response(
+            (StatusCode::FOUND, headers).into_response(),
+        ))
     }
 
     fn links_of(&self, versions: &Versions) -> String {
@@ -144,7 +129,11 @@ impl Publisher {
     }
 
     /// The list of the versions (RFC 7089, section 5).
-    async fn time_map(&self, source: &PublishedSource, path: &str) -> Result<Response, Refusal> {
+    pub(super) async fn time_map(
+        &self,
+        source: &PublishedSource,
+        path: &str,
+    ) -> Result<Answered, Refusal> {
         let versions = self.versions(source, path).await?;
         let own = self.of(source, TIME_MAP, &versions.path);
         let gate = self.of(source, TIME_GATE, &versions.path);
@@ -160,16 +149,20 @@ impl Publisher {
         }
         text.push('\n');
         let headers = [(header::CONTENT_TYPE, "application/link-format")];
-        Ok((headers, text).into_response())
+        Ok(Answered::Response((headers, text).into_response()))
     }
 
     /// A version.
-    async fn memento(&self, source: &PublishedSource, path: &str) -> Result<SentFile, Refusal> {
+    pub(super) async fn memento(
+        &self,
+        source: &PublishedSource,
+        path: &str,
+    ) -> Result<Answered, Refusal> {
         let (name, path) = path.split_once('/').ok_or(Refusal::NotFound)?;
         let at = parse_version_name(name).ok_or(Refusal::NotFound)?;
         let versions = self.versions(source, path).await?;
         let (root, path) = (source.versions.clone(), versions.path.clone());
-        let (uri, name) = (versions.resource.view.uri.clone(), name.to_owned());
+        let (uri, name) = (versions.view.uri.clone(), name.to_owned());
         let opening = tokio::task::spawn_blocking(move || -> Option<File> {
             let folder = MirrorReader::open(&root?).ok()?;
             publication_paths(&path, &uri).find_map(|place| {
@@ -178,35 +171,15 @@ impl Publisher {
             })
         });
         let file = opening.await.ok().flatten().ok_or(Refusal::NotFound)?;
-        let length = file
-            .metadata()
-            .map_err(|error| Refusal::Failed("io", error.to_string()))?
-            .len();
+        let file = SentFile::of(file, &versions.view).map_err(DocumentError::from)?;
         let at = at.to_datetime();
-        let view = &versions.resource.view;
-        let headers = vec![
-            (DATETIME, fmt_http_date(SystemTime::from(at))),
-            (header::LINK, self.links_of(&versions)),
-        ];
-        Ok(SentFile {
-            file: Arc::new(file),
-            length,
-            // A version never changes.
-            etag: format!("{:x}-{length:x}", at.timestamp_micros()),
+        Ok(Answered::File(SentFile {
             modified: Some(at),
-            media_type: view
-                .media_type
-                .clone()
-                .unwrap_or_else(|| "application/octet-stream".to_owned()),
-            encoding: view.encoding.clone(),
-            is_compressible: false,
-            headers,
-        })
+            headers: vec![
+                (DATETIME, fmt_http_date(SystemTime::from(at))),
+                (header::LINK, self.links_of(&versions)),
+            ],
+            ..file
+        }))
     }
-}
-
-/// What a request for versions is answered with.
-pub(super) enum Answered {
-    File(SentFile),
-    Response(Response),
 }

@@ -12,6 +12,8 @@
 //! | `folder` | a folder as a Source |
 //! | `worker` | begins the publication of sets |
 //! | `hub`, `deliveries` | the subscriptions; what their subscribers are told |
+//! | `announcements` | what another hub is told |
+//! | `status` | what is published, for the status |
 //!
 //! Invariants:
 //! - What is published is what the mirror has, whole: each document is made from the database at one moment, and the database states
@@ -23,6 +25,7 @@
 //!
 //! Specification: the core, sections 6 to 14; the notification specifications.
 
+mod announcements;
 mod answer;
 mod deliveries;
 mod documents;
@@ -33,6 +36,7 @@ mod hub;
 mod mementos;
 mod site;
 mod spool;
+mod status;
 mod uris;
 mod worker;
 
@@ -40,8 +44,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use announcements::Announced;
 use chrono::{DateTime, TimeDelta, Utc};
-use deliveries::Announced;
 use documents::{SetDocument, SetDocuments, oldest_day};
 use entries::EntryForm;
 use hub::PublishedHub;
@@ -57,7 +61,7 @@ pub use worker::publish;
 
 use crate::clock;
 use crate::config::{Config, PublishConfig, PublishHub};
-use crate::store::{PublishedRows, PublishedSet, Store};
+use crate::store::{PublishedRows, PublishedSet, Store, StoreError};
 
 /// A Source, or a folder, that is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,20 +100,32 @@ pub struct Publisher {
     /// What another hub has been told, by topic.
     announced: Mutex<HashMap<String, Announced>>,
     /// The hub of this daemon.
-    built_in: Option<Arc<PublishedHub>>,
+    built_in: Option<PublishedHub>,
 }
 
 impl Publisher {
-    /// `base`: the URL of the listener, for URIs if none is configured. `client`: for the requests of the hub.
-    pub fn new(config: &Config, store: Arc<Store>, client: &Client, base: Url) -> Self {
+    /// With the subscriptions that are stored. `base`: the URL of the listener, for URIs if none is configured. `client`: for the requests
+    /// of the hub.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn open(
+        config: &Config,
+        store: Arc<Store>,
+        client: &Client,
+        base: Url,
+    ) -> Result<Self, StoreError> {
         let port = base.port();
         let mut base = config.publish.public_url.clone().unwrap_or(base);
         if base.port() == Some(0) {
             // Fails only for URLs that cannot have a port; this one has one.
             let _ = base.set_port(port);
         }
-        let is_built_in = config.publish.hub == PublishHub::BuiltIn;
-        Self {
+        let built_in = match config.publish.hub {
+            PublishHub::BuiltIn => Some(PublishedHub::new(store.subscriptions().await?)),
+            PublishHub::At(_) | PublishHub::None => None,
+        };
+        Ok(Self {
             store,
             settings: config.publish.clone(),
             uris: SiteUris::new(base),
@@ -118,8 +134,8 @@ impl Publisher {
             dumps: Arc::new(Semaphore::new(dumps::AT_ONCE)),
             client: client.clone(),
             announced: Mutex::default(),
-            built_in: is_built_in.then(|| Arc::new(PublishedHub::new(client.clone()))),
-        }
+            built_in,
+        })
     }
 
     /// Publishes the Sources of another configuration.
@@ -160,7 +176,6 @@ impl Publisher {
             dumps: self.has_dumps(),
             hub: self.hub(),
             oldest: keep.and_then(|keep| oldest_day(now, keep)),
-            links: Vec::new(),
         }
     }
 
@@ -187,6 +202,17 @@ impl Publisher {
         Ok(sets.map(|set| self.documents_of(source, set)).collect())
     }
 
+    /// The set of a Source with that folder of documents.
+    async fn set_in(
+        &self,
+        source: &PublishedSource,
+        folder: &str,
+    ) -> Result<SetDocuments, DocumentError> {
+        let mut sets = self.sets(source).await?.into_iter();
+        let found = sets.find(|set| self.uris.folder_of(&set.set) == folder);
+        found.ok_or(DocumentError::Missing)
+    }
+
     /// A document of a set.
     async fn document(
         &self,
@@ -201,9 +227,14 @@ impl Publisher {
         if !set.may_have(document, state.last) {
             return Err(DocumentError::Missing);
         }
-        let version = format!("{} {} {:?}", state.seq, state.resources, set.oldest);
         let key = set.key(document);
         let is_snapshot = document.is_snapshot();
+        // A change of another Source may close a Change List.
+        let version = if is_snapshot {
+            format!("{} {}", state.changed, set.set.resources)
+        } else {
+            format!("{} {:?}", state.seq, set.oldest)
+        };
         self.made(&key, &version, is_snapshot, move |rows, at, output| {
             set.write(rows, document, at, output)
         })

@@ -15,11 +15,14 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
+use super::uris::hexadecimal;
 use crate::clock;
 use crate::store::StoreError;
 
 /// For how long a document stays that nobody asks for.
 const IDLE: Duration = Duration::from_secs(60);
+/// For how long a document counts as up to date at most: that a resource has only left one of several sets is no change.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// How many bytes of documents stay at most, besides those that are being sent.
 const MOST_BYTES: u64 = 512 << 20;
 /// How many times as long as it takes to make a document it is passed on although it is out of date.
@@ -94,10 +97,7 @@ impl SpoolWriter {
     /// Completes the document.
     pub(super) fn finish(self, modified: DateTime<Utc>, version: String) -> io::Result<Spooled> {
         let digest = self.hash.finalize();
-        let etag: String = digest[..12]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let etag = hexadecimal(&digest[..12]);
         let made_at = clock::now().mono;
         Ok(Spooled {
             file: Arc::new(
@@ -176,7 +176,8 @@ impl Spool {
         let mut document = place.lock().await;
         if let Some(known) = &*document {
             let age = clock::now().mono.saturating_duration_since(known.made_at);
-            if known.version == version || age < known.cost * REUSED {
+            let is_current = known.version == version && age < LONGEST;
+            if is_current || age < known.cost * REUSED {
                 return Ok(Arc::clone(known));
             }
         }

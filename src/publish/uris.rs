@@ -23,6 +23,8 @@ pub(super) const RESOURCE_DUMP: &str = "resourcedump";
 pub(super) const CHANGE_DUMP: &str = "changedump";
 /// Where dumps are asked for.
 pub(super) const DUMP: &str = "dump";
+/// The folder of the documents of a folder, which has one set.
+const ALL: &str = "all";
 /// The topics of the channels of a set.
 pub(super) const CHANGES: &str = "changes";
 pub(super) const FRAMEWORK: &str = "framework";
@@ -56,8 +58,22 @@ impl SiteUris {
 
     /// A document of a set.
     pub(super) fn of_set(&self, set: &PublishedSet, document: &str) -> Url {
-        let (source, folder) = (&set.source, folder_of(set));
+        let (source, folder) = (&set.source, self.folder_of(set));
         self.at(&format!("{source}/{DOCUMENTS}/{folder}/{document}"))
+    }
+
+    /// The Capability List of the only set of a folder.
+    pub(super) fn list_of_folder(&self, name: &str) -> Url {
+        self.at(&format!("{name}/{DOCUMENTS}/{ALL}/{CAPABILITY_LIST}"))
+    }
+
+    /// The folder of the documents of a set.
+    pub(super) fn folder_of(&self, set: &PublishedSet) -> String {
+        if set.capability_list == self.list_of_folder(&set.source) {
+            return ALL.to_owned();
+        }
+        let digest = Digest::of(Algorithm::Sha256, set.capability_list.as_str().as_bytes());
+        hexadecimal(&digest.bytes()[..6])
     }
 
     /// The file of a Source at a path in its mirror.
@@ -70,12 +86,9 @@ impl SiteUris {
     }
 }
 
-/// The folder of the documents of a set.
-pub(super) fn folder_of(set: &PublishedSet) -> String {
-    let digest = Digest::of(Algorithm::Sha256, set.capability_list.as_str().as_bytes());
-    let text = digest.to_string();
-    let (_, hexadecimal) = text.split_once(':').unwrap_or_default();
-    hexadecimal[..12].to_owned()
+/// Bytes as hexadecimal digits.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

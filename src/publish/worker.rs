@@ -1,14 +1,14 @@
-//! Begins the publication of sets that have a complete copy.
+//! Begins the publication of sets that have a complete copy, and runs what else works without being asked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast::error::RecvError;
-use tokio::task::JoinSet;
+use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::Publisher;
-use super::deliveries::{announce, deliver};
+use super::announcements::announce;
+use super::deliveries::deliver;
 use super::folder::record_folder;
 use crate::clock;
 use crate::config::PublishHub;
@@ -19,44 +19,35 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// How long changes are gathered.
 const GATHERED: Duration = Duration::from_millis(200);
 
-/// Publishes, and tells subscribers, until it is stopped.
+/// Publishes, records folders, and tells subscribers, until it is stopped.
 pub async fn publish(publisher: Arc<Publisher>, stop: CancellationToken) {
-    let hub = publisher.built_in.clone();
     let telling = async {
-        if let Some(hub) = hub {
-            deliver(Arc::clone(&publisher), hub, stop.clone()).await;
-        } else if let PublishHub::At(url) = &publisher.settings.hub {
-            announce(Arc::clone(&publisher), url.clone(), stop.clone()).await;
+        match (&publisher.built_in, &publisher.settings.hub) {
+            (Some(hub), _) => deliver(&publisher, hub, &stop).await,
+            (None, PublishHub::At(url)) => announce(&publisher, url, &stop).await,
+            _ => {}
         }
     };
-    let mut recording = JoinSet::new();
-    for folder in publisher.sources().iter().filter(|source| source.is_folder) {
-        let recorded = record_folder(Arc::clone(&publisher), folder.clone(), stop.clone());
-        recording.spawn(recorded);
-    }
-    tokio::join!(telling, begin_sets(&publisher, &stop));
-    recording.join_all().await;
+    let sources = publisher.sources();
+    let folders = sources.iter().filter(|source| source.is_folder);
+    let recording = folders.map(|folder| record_folder(&publisher, folder, &stop));
+    tokio::join!(telling, begin_sets(&publisher, &stop), join_all(recording));
 }
 
 async fn begin_sets(publisher: &Publisher, stop: &CancellationToken) {
+    let mut wakes = publisher.store.wakes();
     loop {
-        let mut wakes = publisher.store.wakes();
         if let Err(error) = publisher.catch_up().await {
             // What the workers write fails as well, and is reported.
             tracing::debug!(code = error.code(), %error, "database error; nothing more is published");
         }
         let change = async {
-            loop {
-                match wakes.recv().await {
-                    Ok(Wake::Feed(_)) | Err(RecvError::Lagged(_)) => return,
-                    Ok(_) => {}
-                    Err(RecvError::Closed) => std::future::pending().await,
-                }
-            }
+            Wake::applied(&mut wakes).await;
+            tokio::time::sleep(GATHERED).await;
         };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = change => tokio::time::sleep(GATHERED).await,
+            () = change => {}
             () = tokio::time::sleep(INTERVAL) => {}
         }
     }

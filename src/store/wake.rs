@@ -1,5 +1,8 @@
 //! What a commit reports to waiting workers.
 
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
 use super::ids::{ChannelId, SetId};
 
 /// Sent after the commit that caused it.
@@ -17,4 +20,18 @@ pub enum Wake {
     Versions(String),
     /// Changes were applied, up to this sequence number of the feed.
     Feed(i64),
+}
+
+impl Wake {
+    /// Returns when changes may have been applied.
+    pub async fn applied(wakes: &mut Receiver<Self>) {
+        loop {
+            match wakes.recv().await {
+                Ok(Self::Feed(_)) | Err(RecvError::Lagged(_)) => return,
+                Ok(_) => {}
+                // The store outlives who waits.
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
 }

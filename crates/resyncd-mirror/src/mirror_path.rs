@@ -72,13 +72,7 @@ impl MirrorPath {
     /// # Errors
     /// If it could lead out of the mirror or to its staged files, or is too long.
     pub fn parse(text: &str) -> Result<Self, BadPath> {
-        match path_fault(text) {
-            None => Ok(Self(text.to_owned())),
-            Some(reason) => Err(BadPath {
-                path: text.to_owned(),
-                reason,
-            }),
-        }
+        Self::unless(text, path_fault(text))
     }
 
     /// Parses the path of a file in a folder that is no mirror: it needs no folder of a host.
@@ -86,11 +80,15 @@ impl MirrorPath {
     /// # Errors
     /// As of [`parse`](Self::parse).
     pub fn parse_in_folder(text: &str) -> Result<Self, BadPath> {
-        match path_fault(text).filter(|reason| *reason != NO_HOST) {
-            None if name_fault(text).is_none() || text.contains('/') => Ok(Self(text.to_owned())),
-            fault => Err(BadPath {
+        Self::unless(text, names_fault(text))
+    }
+
+    fn unless(text: &str, fault: Option<&'static str>) -> Result<Self, BadPath> {
+        match fault {
+            None => Ok(Self(text.to_owned())),
+            Some(reason) => Err(BadPath {
                 path: text.to_owned(),
-                reason: fault.or(name_fault(text)).unwrap_or(NO_HOST),
+                reason,
             }),
         }
     }
@@ -123,16 +121,18 @@ impl fmt::Display for MirrorPath {
     }
 }
 
-const NO_HOST: &str = "not below a host's folder";
-
-/// Why a path is invalid; `None` if it is valid.
+/// Why a path is invalid in a mirror; `None` if it is valid.
 fn path_fault(path: &str) -> Option<&'static str> {
+    let fault = names_fault(path);
+    fault.or_else(|| (!path.contains('/')).then_some("not below a host's folder"))
+}
+
+/// Why a path is invalid in any folder; `None` if it is valid.
+fn names_fault(path: &str) -> Option<&'static str> {
     if path.len() > LONGEST_PATH {
         Some("too long")
     } else if path.split('/').next() == Some(OWN_FOLDER) {
         Some("in the folder of staged files")
-    } else if !path.contains('/') {
-        Some(NO_HOST)
     } else {
         path.split('/').find_map(name_fault)
     }

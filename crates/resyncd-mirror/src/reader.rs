@@ -39,9 +39,10 @@ impl MirrorReader {
         Files::of(&self.tree)
     }
 
-    /// The same of a folder that is no mirror: also the files that are directly in it.
-    pub fn files_of_folder(&self) -> Files<'_> {
+    /// The same of a folder that is no mirror: also the files that are directly in it; those in its folder `below`, or empty: all.
+    pub fn files_of_folder(&self, below: &str) -> Files<'_> {
         Files {
+            folders: vec![below.to_owned()],
             parse: MirrorPath::parse_in_folder,
             ..Files::of(&self.tree)
         }

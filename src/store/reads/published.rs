@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use resourcesync::{Digest, Oddities};
 use resyncd_core::ResourceUri;
 use rusqlite::Connection;
 
@@ -25,8 +24,6 @@ const ROWS: usize = 500;
 pub struct PublishedResource {
     /// What is known of it.
     pub view: ResourceView,
-    /// The digests of its file.
-    pub hashes: Vec<Digest>,
     /// Of each of its links, the path of the target, if the mirror of the Source has it.
     pub targets: Vec<Option<String>>,
 }
@@ -68,8 +65,8 @@ pub struct PublishedState {
     pub seq: i64,
     /// The time of that entry, or of the begin of the publication: what is later is not in any document yet.
     pub at: DateTime<Utc>,
-    /// How many resources the set has.
-    pub resources: u64,
+    /// The number of the newest change of the set.
+    pub changed: i64,
     /// The last row of a resource.
     pub last: ResourceId,
 }
@@ -105,18 +102,6 @@ impl Store {
         self.published_in(Lane::Documents, query).await
     }
 
-    /// The times of the stored versions of a resource, oldest first.
-    pub async fn version_times(
-        self: &Arc<Self>,
-        resource: ResourceId,
-    ) -> Result<Vec<DateTime<Utc>>, StoreError> {
-        self.published_in(Lane::Files, move |rows| {
-            let times = version::times(rows.sql, resource)?;
-            Ok(times.into_iter().map(|at| at.to_datetime()).collect())
-        })
-        .await
-    }
-
     async fn published_in<T, F>(self: &Arc<Self>, lane: Lane, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -141,10 +126,11 @@ impl PublishedRows<'_> {
     pub fn state(&self, set: &PublishedSet) -> Result<PublishedState, StoreError> {
         let newest = feed::last(self.sql)?.filter(|(seq, _)| *seq > set.after);
         let (seq, at) = newest.unwrap_or((set.after, set.since));
+        let changed = feed::newest_of_set(self.sql, set.id, (set.after, seq))?;
         Ok(PublishedState {
             seq,
             at,
-            resources: set.resources,
+            changed: changed.map_or(set.after, |(number, _)| number),
             last: resource::last_row(self.sql)?,
         })
     }
@@ -180,35 +166,32 @@ impl PublishedRows<'_> {
         Ok(membership::first_after(self.sql, set, after)?)
     }
 
-    /// About how many bytes the entries of a set have, of so many resources at most: as many as what differs between them.
+    /// About how many bytes the entries of a set have, of so many resources at most.
     pub fn bytes_of_entries(&self, set: SetId, most: u64) -> Result<u64, StoreError> {
         Ok(listing::bytes_of_set(self.sql, set, most)?)
     }
 
-    /// Passes on the changes of a set with a number after `after` and up to `until`, oldest first, until that returns an error.
+    /// Passes on the changes of a set with a number after `after` and up to `until`, oldest first, until that returns `false` or an error.
     pub fn changes<E: From<StoreError>>(
         &self,
         set: SetId,
-        (mut after, until): (i64, i64),
-        mut each: impl FnMut(PublishedChange) -> Result<(), E>,
+        (after, until): (i64, i64),
+        mut each: impl FnMut(PublishedChange) -> Result<bool, E>,
     ) -> Result<(), E> {
-        loop {
-            let changes = feed::of_set(self.sql, set, (after, until), ROWS);
-            let changes = changes.map_err(|error| E::from(StoreError::from(error)))?;
-            let Some(last) = changes.last() else {
-                return Ok(());
-            };
-            after = last.seq;
-            for change in changes {
-                each(self.change(change)?)?;
+        let failed = |error: rusqlite::Error| E::from(StoreError::from(error));
+        let mut changes = feed::of_set(self.sql).map_err(failed)?;
+        let mut rows = changes.rows(set, (after, until)).map_err(failed)?;
+        while let Some(change) = rows.next().map_err(failed)? {
+            if !each(self.change(change)?)? {
+                break;
             }
         }
+        Ok(())
     }
 
     /// The resource of a Source that has a path in the mirror; `None`: there never was one, or it is long gone.
-    pub fn file(&self, source: &str, path: &str) -> Result<Option<PublishedResource>, StoreError> {
-        let view = resource::view_at(self.sql, source, path)?;
-        view.map(|view| self.resource(view)).transpose()
+    pub fn file(&self, source: &str, path: &str) -> Result<Option<ResourceView>, StoreError> {
+        Ok(resource::view_at(self.sql, source, path)?)
     }
 
     /// The resource of a Source with a URI, if the mirror has it.
@@ -216,12 +199,22 @@ impl PublishedRows<'_> {
         &self,
         source: &str,
         uri: &ResourceUri,
-    ) -> Result<Option<PublishedResource>, StoreError> {
-        let Some(path) = resource::live_path(self.sql, source, uri)? else {
-            return Ok(None);
-        };
-        let found = self.file(source, &path)?;
-        Ok(found.filter(|found| !found.view.deleted))
+    ) -> Result<Option<ResourceView>, StoreError> {
+        match resource::live_path(self.sql, source, uri)? {
+            Some(path) => self.file(source, &path),
+            None => Ok(None),
+        }
+    }
+
+    /// The times of the stored versions of a resource, oldest first.
+    pub fn versions(&self, resource: ResourceId) -> Result<Vec<DateTime<Utc>>, StoreError> {
+        let times = version::times(self.sql, resource)?.into_iter();
+        Ok(times.map(|at| at.to_datetime()).collect())
+    }
+
+    /// The time of the newest entry of the feed.
+    pub fn newest_time(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.time_of(i64::MAX)
     }
 
     /// The time of the newest entry of the feed up to a number.
@@ -250,8 +243,16 @@ impl PublishedRows<'_> {
         Ok(feed::newest_of_set(self.sql, set, (after, until))?)
     }
 
-    fn resource(&self, view: ResourceView) -> Result<PublishedResource, StoreError> {
-        published(self.sql, view)
+    /// A resource as it is published.
+    pub fn resource(&self, view: ResourceView) -> Result<PublishedResource, StoreError> {
+        let mut targets = Vec::with_capacity(view.links.len());
+        for link in &view.links {
+            targets.push(match ResourceUri::try_from(link.href.clone()) {
+                Ok(target) => resource::live_path(self.sql, &view.source, &target)?,
+                Err(_) => None,
+            });
+        }
+        Ok(PublishedResource { view, targets })
     }
 
     fn change(&self, change: SetChange) -> Result<PublishedChange, StoreError> {
@@ -266,22 +267,6 @@ impl PublishedRows<'_> {
             resource: view.map(|view| self.resource(view)).transpose()?,
         })
     }
-}
-
-fn published(sql: &Connection, view: ResourceView) -> Result<PublishedResource, StoreError> {
-    let hashes = Digest::parse_hashes(&view.hashes, &mut Oddities::default());
-    let mut targets = Vec::with_capacity(view.links.len());
-    for link in &view.links {
-        targets.push(match ResourceUri::try_from(link.href.clone()) {
-            Ok(target) => resource::live_path(sql, &view.source, &target)?,
-            Err(_) => None,
-        });
-    }
-    Ok(PublishedResource {
-        view,
-        hashes,
-        targets,
-    })
 }
 
 fn spans(
@@ -302,16 +287,16 @@ fn spans(
         after = feed::last_before(sql, after, oldest)?;
         from = oldest;
     }
-    let mut all = Vec::new();
     let Some((end, newest)) = feed::last(sql)?.filter(|(seq, _)| *seq > after) else {
-        all.extend([ChangeSpan {
+        let (until, closed) = (after, None);
+        return Ok(vec![ChangeSpan {
             after,
             from,
-            until: after,
-            closed: None,
+            until,
+            closed,
         }]);
-        return Ok(all);
     };
+    let mut all = Vec::new();
     while after < end {
         let day = day_after(from);
         let of_day = if newest < day {

@@ -5,7 +5,9 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use resourcesync::entries::LinkLimit;
 use resourcesync::{Link, SourceTime};
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension, Params, Result, Row, Rows, Statement, params,
+};
 
 use super::identity::Identity;
 use super::values::{Column, Count, LinkList, Micros, column};
@@ -482,33 +484,51 @@ const OF_SET: &str = "feed.set_id IN (SELECT id FROM source_set WHERE source = (
     AND seq > ?2 AND seq <= ?3 AND (feed.change IN ('d', 'deleted')
         OR EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = feed.resource_id))";
 
-/// The changes of a set with a number after `after` and up to `until`, oldest first.
-pub(crate) fn of_set(
-    sql: &Connection,
-    set: SetId,
-    (after, until): (i64, i64),
-    limit: usize,
-) -> Result<Vec<SetChange>> {
+/// The query of the changes of a set.
+pub(crate) struct SetChanges<'a>(CachedStatement<'a>);
+
+/// The changes of a set, oldest first.
+pub(crate) struct SetChangeRows<'a>(Rows<'a>);
+
+/// The changes of a set.
+pub(crate) fn of_set(sql: &Connection) -> Result<SetChanges<'_>> {
     sql.prepare_cached(&format!(
         "SELECT seq, feed.applied_at AS at, feed.resource_id AS resource, feed.change AS change, feed.path AS path,
                 COALESCE(resource.uri, removed_resource.uri) AS uri
          FROM feed LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id
               LEFT JOIN resource ON resource.id = feed.resource_id
-         WHERE {OF_SET} ORDER BY seq LIMIT ?4"
-    ))?
-    .query_map(params![set, after, until, Count::of_rows(limit)], |row| {
+         WHERE {OF_SET} ORDER BY seq"
+    ))
+    .map(SetChanges)
+}
+
+impl SetChanges<'_> {
+    /// Those with a number after `after` and up to `until`.
+    pub(crate) fn rows(
+        &mut self,
+        set: SetId,
+        (after, until): (i64, i64),
+    ) -> Result<SetChangeRows<'_>> {
+        self.0.query(params![set, after, until]).map(SetChangeRows)
+    }
+}
+
+impl SetChangeRows<'_> {
+    pub(crate) fn next(&mut self) -> Result<Option<SetChange>> {
+        let Some(row) = self.0.next()? else {
+            return Ok(None);
+        };
         let uri: ResourceUri = column(row, "uri")?;
         let path: String = row.get("path")?;
-        Ok(SetChange {
+        Ok(Some(SetChange {
             seq: row.get("seq")?,
             at: row.get::<_, Micros>("at")?.0,
             resource: row.get("resource")?,
             change: word_of(CHANGES, row.get("change")?),
             path: mirrored_path::of(Some(path).filter(|path| path != PLAIN), &uri),
             uri: uri.to_string(),
-        })
-    })?
-    .collect()
+        }))
+    }
 }
 
 /// The number and the time of the newest change of a set with a number after `after` and up to `until`.

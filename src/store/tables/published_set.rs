@@ -80,18 +80,13 @@ pub(crate) fn sources(sql: &Connection) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Ends the publication of all sets of other Sources than these.
-pub(crate) fn retain(sql: &Connection, sources: &[String]) -> Result<()> {
-    let published: Vec<(SetId, String)> = sql
-        .prepare_cached("SELECT set_id, source FROM published_set JOIN source_set ON id = set_id")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_>>()?;
-    for (set, source) in published {
-        if !sources.contains(&source) {
-            delete(sql, set)?;
-        }
-    }
-    Ok(())
+/// Ends the publication of all sets of a Source.
+pub(crate) fn end(sql: &Connection, source: &str) -> Result<()> {
+    sql.prepare_cached(
+        "DELETE FROM published_set WHERE set_id IN (SELECT id FROM source_set WHERE source = ?1)",
+    )?
+    .execute([source])
+    .map(drop)
 }
 
 /// Has the published changes of all sets begin anew.

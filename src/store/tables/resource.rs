@@ -863,6 +863,21 @@ pub(crate) fn folder_entries(
     .collect()
 }
 
+/// The recorded files of a folder at a path and in the folder of that name, without those that are gone.
+pub(crate) fn folder_entries_at(
+    sql: &Connection,
+    source: &str,
+    path: &str,
+) -> Result<Vec<FolderEntry>> {
+    // `0` follows `/`.
+    sql.prepare_cached(&format!(
+        "SELECT {FOLDER_ENTRY} FROM resource
+         WHERE source = ?1 AND path >= ?2 AND path < ?2 || '0' AND (path = ?2 OR path > ?2 || '/') AND deleted = 0"
+    ))?
+    .query_map([source, path], FolderEntry::from_row)?
+    .collect()
+}
+
 /// Stores the number of the file of a folder, where those of Sources have their entity tag.
 pub(crate) fn set_inode(sql: &Connection, id: ResourceId, inode: u64) -> Result<()> {
     sql.prepare_cached("UPDATE resource SET etag = ?2 WHERE id = ?1")?

@@ -85,6 +85,19 @@ impl Store {
         .await
     }
 
+    /// What is recorded of the file at a path, and of those in the folder of that name.
+    pub async fn folder_entries_at(
+        self: &Arc<Self>,
+        name: &str,
+        path: &str,
+    ) -> Result<Vec<FolderEntry>, StoreError> {
+        let (name, path) = (name.to_owned(), path.to_owned());
+        self.read_in(Lane::Documents, move |sql| {
+            Ok(resource::folder_entries_at(sql, &name, &path)?)
+        })
+        .await
+    }
+
     /// The next recorded files of a set after a row.
     pub async fn folder_entries(
         self: &Arc<Self>,

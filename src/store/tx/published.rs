@@ -28,7 +28,11 @@ impl Store {
             return Ok(0);
         }
         self.write(move |tx| {
-            published_set::retain(tx.sql, &sources)?;
+            for former in published_set::sources(tx.sql)? {
+                if !sources.contains(&former) {
+                    published_set::end(tx.sql, &former)?;
+                }
+            }
             let last = feed::last_number(tx.sql)?;
             let since = feed::begin_snapshot(tx.sql, now)?;
             let mut begun = 0;
