@@ -93,6 +93,17 @@ pub(super) struct SetFacts {
     pub(super) described_by: [Vec<Url>; 2],
 }
 
+/// These URIs, each once.
+pub(super) fn each_once(lists: &[Vec<Url>]) -> Vec<Url> {
+    let mut uris = Vec::new();
+    for uri in lists.iter().flatten() {
+        if !uris.contains(uri) {
+            uris.push(uri.clone());
+        }
+    }
+    uris
+}
+
 /// How a hook is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HookFacts {

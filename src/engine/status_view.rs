@@ -24,7 +24,9 @@ use super::attention::{self, ChannelNeeds, DATABASE_ROW};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
-use super::runtime_status::{HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState};
+use super::runtime_status::{
+    HookFacts, RuntimeStatus, SetFacts, SourceFacts, SourceState, each_once,
+};
 use super::source::discovery::TOO_MANY_SETS;
 use super::{restarts, unencrypted_hubs};
 use crate::status::{
@@ -158,7 +160,7 @@ fn source(
         mirror,
         sets,
         notices: notices.into_rows(),
-        describedby: texts(&[facts.described_by]),
+        describedby: texts(&each_once(&[facts.described_by])),
         hooks: hooks
             .into_iter()
             .map(|hook| hook_status(hook, behind))
@@ -269,15 +271,8 @@ fn source_state(facts: &SourceFacts, sets: &[SetStatus]) -> (SourceState, Option
     }
 }
 
-/// These URIs, each once.
-fn texts(lists: &[Vec<Url>]) -> Vec<String> {
-    let mut texts: Vec<String> = Vec::new();
-    for uri in lists.iter().flatten() {
-        if !texts.iter().any(|known| known == uri.as_str()) {
-            texts.push(uri.to_string());
-        }
-    }
-    texts
+fn texts(uris: &[Url]) -> Vec<String> {
+    uris.iter().map(Url::to_string).collect()
 }
 
 fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> SetStatus {
@@ -355,7 +350,7 @@ fn set(context: &SourceContext, mut facts: SetFacts, overview: SetOverview) -> S
         dead_parts: facts.dead_parts,
         patched: facts.patched,
         patch_missed: facts.patch_missed,
-        describedby: texts(&facts.described_by),
+        describedby: texts(&each_once(&facts.described_by)),
         notices: facts.notices.clone().into_rows(),
         // The most severe one.
         error: errors.first().map(|error| error.clone().split().0),

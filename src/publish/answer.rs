@@ -20,6 +20,7 @@ use futures_util::stream;
 use http_range_header::{RangeUnsatisfiableError, parse_range_header};
 use httpdate::{fmt_http_date, parse_http_date};
 
+use super::spool::Spooled;
 use crate::store::ResourceView;
 
 /// How many bytes are read at once.
@@ -69,6 +70,20 @@ impl SentFile {
             is_compressible: false,
             headers: Vec::new(),
         })
+    }
+
+    /// A document or a package that was made.
+    pub(super) fn made(made: &Spooled, media_type: &str) -> Self {
+        Self {
+            file: Arc::clone(&made.file),
+            length: made.length,
+            etag: made.etag.clone(),
+            modified: Some(made.modified),
+            media_type: media_type.to_owned(),
+            encoding: None,
+            is_compressible: media_type.ends_with("xml"),
+            headers: Vec::new(),
+        }
     }
 
     /// The answer to a GET or HEAD request.

@@ -13,7 +13,9 @@ use super::uris::{
     CAPABILITY_LIST, CHANGE_DUMP, CHANGE_LIST, CHANGES, FRAMEWORK, RESOURCE_DUMP, RESOURCE_LIST,
     SiteUris,
 };
-use crate::store::{ChangeSpan, PublishedRows, PublishedSet, ResourceId, StoreError};
+use crate::store::{
+    ChangeSpan, PublishedRows, PublishedSet, PublishedState, ResourceId, StoreError,
+};
 
 /// How many entries and bytes a document may have (the Sitemap protocol).
 const MOST_ENTRIES: u64 = 50_000;
@@ -130,6 +132,11 @@ impl SetDocuments {
         }
     }
 
+    /// What a document that states what there is at one moment was made of.
+    pub(super) fn snapshot_version(&self, state: &PublishedState) -> String {
+        format!("{} {}", state.changed, self.set.resources)
+    }
+
     /// The name by which a document is remembered.
     pub(super) fn key(&self, document: SetDocument) -> String {
         self.uri(document).path().to_owned()
@@ -186,6 +193,9 @@ impl SetDocuments {
         let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
         let description = self.uris().description(&self.set.source);
         head.links.push(Link::new("up", description));
+        let described_by = self.set.described_by.iter().cloned();
+        let described_by = described_by.map(|document| Link::new("describedby", document));
+        head.links.extend(described_by);
         let mut writer = DocumentWriter::start(output, &head)?;
         let lists = [
             (SetDocument::ResourceList, Capability::ResourceList),

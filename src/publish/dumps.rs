@@ -1,7 +1,7 @@
 //! Dumps: a ZIP with a manifest, made while it is sent (the core, sections 11 and 13).
 //!
-//! Invariants: nothing of a package is on disk or in memory as a whole; no more than [`AT_ONCE`] are made at once; the manifest, which is the
-//! last member, states what the package has.
+//! Invariants: nothing of a package is in memory as a whole, and on disk only one of at most [`MOST_KEPT`] bytes that a document names; no more
+//! than [`AT_ONCE`] are made at once; the manifest, which is the last member, states what the package has.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -24,15 +24,19 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
+use super::answer::SentFile;
 use super::documents::{CHANGES_A_LIST, SetDocument, SetDocuments};
 use super::site::{Answered, Refusal};
-use super::spool::DocumentError;
+use super::spool::{DocumentError, SpoolWriter};
 use super::uris::{CHANGE_DUMP, RESOURCE_DUMP};
 use super::{PublishedSource, Publisher};
+use crate::clock;
 use crate::store::{PublishedChange, PublishedRows, ResourceView, StoreError};
 
 /// How many packages are made at once.
 pub(super) const AT_ONCE: usize = 4;
+/// How many bytes a package has at most that is passed on again while it is current: it is made before it is sent.
+const MOST_KEPT: u64 = 128 << 20;
 /// How many resources a request may name.
 const MOST_NAMED: usize = 10_000;
 /// How many resources a package of changes has at most: those of a Change List.
@@ -128,12 +132,19 @@ impl Package {
         Ok(package)
     }
 
+    /// How many bytes its members have.
+    fn length(&self) -> u64 {
+        let members = self.members.iter().filter(|(_, path)| path.is_some());
+        let lengths = members.map(|(entry, _)| entry.md.content.length.unwrap_or(0));
+        lengths.fold(0, u64::saturating_add)
+    }
+
     fn put(&mut self, entry: Entry, path: Option<String>) {
         self.members.push((entry, path));
     }
 
     /// Writes the package.
-    fn write(self, output: impl Write) -> io::Result<()> {
+    fn write(self, output: &mut impl Write) -> io::Result<()> {
         let mirror = MirrorReader::open(&self.source.root).map_err(io::Error::other)?;
         let mut zip = ZipWriter::new_stream(output);
         // What is downloaded is often compressed already; and nobody waits for a processor.
@@ -187,8 +198,9 @@ impl Package {
         let (sender, receiver) = mpsc::channel(PIECES);
         let until = self.until;
         tokio::task::spawn_blocking(move || {
-            let output = io::BufWriter::with_capacity(PIECE, PieceSender(sender.clone()));
-            if let Err(error) = self.write(output) {
+            let mut output = io::BufWriter::with_capacity(PIECE, PieceSender(sender.clone()));
+            let written = self.write(&mut output).and_then(|()| output.flush());
+            if let Err(error) = written {
                 // Whoever reads it learns from the missing end that it is not whole.
                 tracing::debug!(%error, "a dump was not sent completely");
                 let _ = sender.blocking_send(Err(error));
@@ -232,12 +244,12 @@ impl Write for PieceSender {
 
 impl Publisher {
     /// The right to make a package.
-    fn dump_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    fn dump_permit(&self) -> Result<OwnedSemaphorePermit, DocumentError> {
         let permit = Arc::clone(&self.dumps).try_acquire_owned();
-        permit.map_err(|_| Refusal::DumpsBusy)
+        permit.map_err(|_| DocumentError::Busy)
     }
 
-    /// A package that a dump names, by its name without `.zip`.
+    /// A package that a dump names, by its name without `.zip`. It stays while it is current, unless it is long.
     pub(super) async fn package(
         &self,
         source: PublishedSource,
@@ -252,19 +264,43 @@ impl Publisher {
             _ => return Err(Refusal::NotFound),
         };
         let (_, number): (_, i64) = parsed.ok_or(Refusal::NotFound)?;
-        let permit = self.dump_permit()?;
-        let making = self.store.published_document(move |rows| {
-            Ok(if is_of_changes {
-                let span = set.span(rows, Some(number));
-                span.and_then(|span| {
-                    let (numbers, times) = ((span.after, span.until), (span.from, span.closed));
-                    Package::of_changes(&source, &set, rows, numbers, times)
+        let version = set.snapshot_version(&self.state(&set).await?);
+        let key = set.topic(&format!("{name}.zip")).path().to_owned();
+        let mut long = None;
+        let making = async {
+            let permit = self.dump_permit()?;
+            let reading = self.store.published_document(move |rows| {
+                Ok(if is_of_changes {
+                    let span = set.span(rows, Some(number));
+                    span.and_then(|span| {
+                        let (numbers, times) = ((span.after, span.until), (span.from, span.closed));
+                        Package::of_changes(&source, &set, rows, numbers, times)
+                    })
+                } else {
+                    Package::of_page(&source, &set, rows, number)
                 })
-            } else {
-                Package::of_page(&source, &set, rows, number)
-            })
-        });
-        Ok(Answered::Response(making.await??.answer(permit)))
+            });
+            let package = reading.await??;
+            if package.length() > MOST_KEPT {
+                long = Some((package, permit));
+                return Err(DocumentError::TooLong);
+            }
+            let (head, version) = (&package.head.md, version.clone());
+            let modified = head.at.or(head.until).map(|time| time.to_datetime());
+            let modified = modified.unwrap_or_else(|| clock::now().wall);
+            let mut output = SpoolWriter::new(self.spool.folder())?;
+            let writing = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                package.write(&mut output)?;
+                output.finish(modified, version)
+            });
+            Ok(writing.await.map_err(io::Error::other)??)
+        };
+        let made = self.spool.get(&key, &version, making).await;
+        if let Some((package, permit)) = long {
+            return Ok(Answered::Response(package.answer(permit)));
+        }
+        Ok(Answered::File(SentFile::made(&*made?, "application/zip")))
     }
 
     /// The package that a request asks for.

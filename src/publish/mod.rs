@@ -61,7 +61,7 @@ pub use worker::publish;
 
 use crate::clock;
 use crate::config::{Config, PublishConfig, PublishHub};
-use crate::store::{PublishedRows, PublishedSet, Store, StoreError};
+use crate::store::{PublishedRows, PublishedSet, PublishedState, Store, StoreError};
 
 /// A Source, or a folder, that is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,17 +213,19 @@ impl Publisher {
         found.ok_or(DocumentError::Missing)
     }
 
+    /// Where a set stands.
+    async fn state(&self, set: &SetDocuments) -> Result<PublishedState, StoreError> {
+        let set = set.set.clone();
+        self.store.published(move |rows| rows.state(&set)).await
+    }
+
     /// A document of a set.
     async fn document(
         &self,
         set: SetDocuments,
         document: SetDocument,
     ) -> Result<Arc<Spooled>, DocumentError> {
-        let of_state = set.set.clone();
-        let state = self
-            .store
-            .published(move |rows| rows.state(&of_state))
-            .await?;
+        let state = self.state(&set).await?;
         if !set.may_have(document, state.last) {
             return Err(DocumentError::Missing);
         }
@@ -231,9 +233,10 @@ impl Publisher {
         let is_snapshot = document.is_snapshot();
         // A change of another Source may close a Change List.
         let version = if is_snapshot {
-            format!("{} {}", state.changed, set.set.resources)
+            set.snapshot_version(&state)
         } else {
-            format!("{} {:?}", state.seq, set.oldest)
+            let stated = (set.oldest, &set.set.described_by);
+            format!("{} {stated:?}", state.seq)
         };
         self.made(&key, &version, is_snapshot, move |rows, at, output| {
             set.write(rows, document, at, output)

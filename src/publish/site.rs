@@ -16,7 +16,7 @@ use super::answer::SentFile;
 use super::documents::{SetDocument, SetDocuments, write_description, write_sitemap};
 use super::hub::Refused;
 use super::mementos::{MEMENTO, TIME_GATE, TIME_MAP};
-use super::spool::{DocumentError, Spooled};
+use super::spool::DocumentError;
 use super::uris::{CHANGES, DESCRIPTION, DOCUMENTS, DUMP, FRAMEWORK, HUB, WELL_KNOWN};
 use super::{PublishedSource, Publisher};
 use crate::http::{BearerToken, Peer, RejectionCounters, require_token};
@@ -56,6 +56,7 @@ impl<E: Into<DocumentError>> From<E> for Refusal {
     fn from(error: E) -> Self {
         match error.into() {
             DocumentError::Missing => Self::NotFound,
+            DocumentError::Busy => Self::DumpsBusy,
             error => Self::Failed(error.code(), error.to_string()),
         }
     }
@@ -239,15 +240,23 @@ impl Publisher {
             Ok(since)
         });
         let made = made.await?;
-        Ok(Answered::File(sent(&made)))
+        Ok(Answered::File(SentFile::made(&made, XML)))
     }
 
     async fn sitemap(&self) -> Result<Answered, Refusal> {
-        let mut sets = Vec::new();
+        let (mut sets, mut version) = (Vec::new(), String::new());
         for source in &*self.sources() {
-            sets.extend(self.sets(source).await?);
+            for set in self.sets(source).await? {
+                let state = self.state(&set).await?;
+                version.push_str(&format!(
+                    "{:?} {};",
+                    set.set.id,
+                    set.snapshot_version(&state)
+                ));
+                sets.push(set);
+            }
         }
-        let made = self.made("sitemap.xml", "", false, move |rows, at, output| {
+        let made = self.made("sitemap.xml", &version, false, move |rows, at, output| {
             let mut lists = Vec::new();
             for set in &sets {
                 lists.extend(set.lists(rows)?);
@@ -256,7 +265,7 @@ impl Publisher {
             Ok(at)
         });
         let made = made.await?;
-        Ok(Answered::File(sent(&made)))
+        Ok(Answered::File(SentFile::made(&made, XML)))
     }
 
     /// A document of a set, or a topic of its channels.
@@ -284,7 +293,7 @@ impl Publisher {
             .await?;
         Ok(Answered::File(SentFile {
             headers: vec![(header::LINK, links)],
-            ..sent(&made)
+            ..SentFile::made(&made, XML)
         }))
     }
 
@@ -338,16 +347,3 @@ impl Publisher {
 }
 
 const XML: &str = "application/xml";
-
-fn sent(made: &Spooled) -> SentFile {
-    SentFile {
-        file: Arc::clone(&made.file),
-        length: made.length,
-        etag: made.etag.clone(),
-        modified: Some(made.modified),
-        media_type: XML.to_owned(),
-        encoding: None,
-        is_compressible: true,
-        headers: Vec::new(),
-    }
-}

@@ -40,6 +40,9 @@ pub(super) enum DocumentError {
     /// There is no such document.
     #[error("nothing is published here")]
     Missing,
+    /// Other dumps are being made.
+    #[error("other dumps are being made")]
+    Busy,
     /// It would have more entries or bytes than a document may have (the core, section 7).
     #[error("the document is too long")]
     TooLong,
@@ -51,6 +54,7 @@ impl DocumentError {
             Self::Store(error) => error.code(),
             Self::Io(_) => "io",
             Self::Missing => "not-published",
+            Self::Busy => "dumps-busy",
             Self::TooLong => "too-large",
         }
     }

@@ -30,10 +30,9 @@ impl Publisher {
     }
 
     async fn status_of(&self, documents: SetDocuments) -> Result<PublishedSetStatus, StoreError> {
-        let (set, topic) = (documents.set.clone(), documents.topic(CHANGES).to_string());
+        let topic = documents.topic(CHANGES).to_string();
         let list = documents.uri(SetDocument::CapabilityList);
-        let state = self.store.published(move |rows| rows.state(&set));
-        let newest = state.await?.changed;
+        let newest = self.state(&documents).await?.changed;
         let now = clock::now().wall;
         let (mut subscribers, mut behind) = (0, Vec::new());
         if let Some(hub) = &self.built_in {

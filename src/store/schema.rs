@@ -27,7 +27,7 @@ const FLIPPED: usize = 4;
 const TABLES: &str = include_str!("schema/tables.sql");
 
 /// The number of the schema, stored as `PRAGMA user_version`: another one with each change of `tables.sql`.
-const NUMBER: i64 = 64;
+const NUMBER: i64 = 65;
 
 /// Opens the database; a new one gets its schema.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use resourcesync::{Capability, ChangeKind, Root};
 use resyncd::clock;
+use resyncd::status::SetStatus;
 use resyncd::store::{back_up, restore};
 use resyncd_testkit::ChannelHub;
 
+use super::losing::LosingProxy;
 use super::{Published, publish, until_equal};
 use crate::support::{Destination, NAME, SET, eventually, resources};
 
@@ -88,6 +90,32 @@ async fn documents_state_what_the_mirror_has_and_what_has_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn capability_list_names_what_describes_the_original() {
+    let published = Published::start(resources(1), |_| {}).await;
+    let source = &published.rig.source;
+    let path = "/set1/capabilitylist.xml";
+    let list = source.base().join(path).unwrap();
+    let stated = published.get(&list).await.text();
+    let stated = stated.replacen(
+        "<rs:md",
+        r#"<rs:ln rel="describedby" href="/about"/><rs:md"#,
+        1,
+    );
+    source.put_document(path, "application/xml", stated);
+    published.rig.operator.poll(NAME).await;
+    let about = source.base().join("/about").unwrap();
+    eventually("described", None, async || {
+        let list = published.document(&published.capability_list().await).await;
+        if list.head.link("describedby") == Some(&about) {
+            Ok(())
+        } else {
+            Err(format!("{:?}", list.head))
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_published_of_a_set_without_a_complete_copy() {
     let options = resyncd_testkit::SampleOptions {
         hub: ChannelHub::None,
@@ -96,7 +124,7 @@ async fn nothing_is_published_of_a_set_without_a_complete_copy() {
     let source = resyncd_testkit::SampleSource::start(options).await.unwrap();
     source.fail(
         "/set1/res/r0001.txt",
-        resyncd_testkit::Fault::Unavailable { retry_after: 3600 },
+        resyncd_testkit::Fault::Unavailable { retry_after: 1 },
         usize::MAX,
     );
     let rig = crate::support::Rig::follow(source, publish).await;
@@ -109,6 +137,26 @@ async fn nothing_is_published_of_a_set_without_a_complete_copy() {
         .await;
     let description = published.document(&published.description()).await;
     assert!(description.entries.is_empty());
+    let robots = published.base.join("robots.txt").unwrap();
+    let robots = published.get(&robots).await.text();
+    let (_, sitemap) = robots.split_once("Sitemap: ").unwrap();
+    let sitemap = url::Url::parse(sitemap.trim_end()).unwrap();
+    assert_eq!(lists_of(&published.get(&sitemap).await.text()), [""; 0]);
+
+    published.rig.source.heal("/set1/res/r0001.txt");
+    published.rig.operator.retry(crate::support::NAME).await;
+    published.until_published().await;
+    let list = published.of_set("resourcelist.xml").await;
+    let sitemap = published.get(&sitemap).await.text();
+    assert_eq!(lists_of(&sitemap), [list.as_str()]);
+}
+
+/// What an index of plain sitemaps names.
+fn lists_of(index: &str) -> Vec<&str> {
+    let named = index.split("<loc>").skip(1);
+    named
+        .map(|rest| rest.split_once("</loc>").unwrap().0)
+        .collect()
 }
 
 /// Stops the daemon, has something done with the folder of its database, starts it again, and checks that the Change Lists begin anew.
@@ -151,13 +199,15 @@ async fn change_lists_begin_anew_after_a_backup_is_restored() {
     .await;
 }
 
-/// The first is the sample Source. The second and the third publish what they mirror.
+/// The first publishes what it mirrors, and so does the second. A delivery to the second is lost, and one to the third.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_reach_the_third_of_a_chain_by_push() {
+async fn changes_reach_the_third_of_a_chain_by_push_and_lost_ones_by_the_next() {
     let published = Published::of(20).await;
+    let mut proxies = Vec::new();
     let relaying = Destination::start(published.description(), |config| {
         publish(config);
         config.sources[0].poll_interval = std::time::Duration::from_secs(86_400);
+        proxies.push(LosingProxy::put_before(config));
     })
     .await;
     until_equal_to_rig(&relaying, &published).await;
@@ -167,6 +217,7 @@ async fn changes_reach_the_third_of_a_chain_by_push() {
         .unwrap();
     let last = Destination::start(description, |config| {
         config.sources[0].poll_interval = std::time::Duration::from_secs(86_400);
+        proxies.push(LosingProxy::put_before(config));
     })
     .await;
     until_equal(&last, &relaying, &relayed).await;
@@ -200,6 +251,42 @@ async fn changes_reach_the_third_of_a_chain_by_push() {
         set.channels.iter().all(|channel| channel.gaps == 0),
         "{set:#?}"
     );
+
+    let until_seen = async |name: &str| {
+        eventually("published", Some(published.rig.wakes()), async || {
+            let list = published.of_set("changelist-open.xml").await;
+            let list = published.get(&list).await.text();
+            if list.contains(name) {
+                Ok(())
+            } else {
+                Err(list)
+            }
+        })
+        .await;
+    };
+    for (proxy, destination, names) in [
+        (&proxies[0], &relaying, ["lost0.txt", "next0.txt"]),
+        (&proxies[1], &last, ["lost1.txt", "next1.txt"]),
+    ] {
+        let [lost, next] = names;
+        proxy.lose_next();
+        published.rig.source.create(SET, lost, lost);
+        published.rig.source.notify_and_publish(SET).await.unwrap();
+        until_seen(lost).await;
+        proxy.until_lost().await;
+        published.rig.source.create(SET, next, next);
+        published.rig.source.notify_and_publish(SET).await.unwrap();
+        until_equal_to_rig(&relaying, &published).await;
+        until_equal(&last, &relaying, &relayed).await;
+        let has_gap = |set: &SetStatus| set.channels.iter().any(|channel| channel.gaps == 1);
+        destination.until("the gap was seen", has_gap).await;
+        let lines = destination.operator.changes(0).await;
+        let origin = |name: &str| {
+            let line = lines.iter().find(|line| line.uri.ends_with(name));
+            line.map(|line| line.origin.clone())
+        };
+        assert_eq!(origin(lost).as_deref(), Some("change-list"), "{lines:#?}");
+    }
 }
 
 async fn until_equal_to_rig(destination: &Destination, published: &Published) {

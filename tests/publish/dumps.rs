@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 
-use reqwest::StatusCode;
+use reqwest::header::{IF_NONE_MATCH, IF_RANGE, RANGE};
+use reqwest::{Method, StatusCode};
 use resourcesync::{Capability, ChangeKind, Document, read_document};
 use resyncd::config::Baseline;
 use url::Url;
@@ -61,6 +62,14 @@ async fn resource_dump_has_what_is_published_and_is_a_baseline() {
     assert_eq!(package.header("content-type"), "application/zip");
     let manifest = manifest(&package.body, &published.base);
     assert_eq!(manifest.entries.len(), 5);
+    // It stays while it is current.
+    let etag = package.header("etag");
+    let asked = &[(IF_NONE_MATCH, etag)];
+    let again = published.answer(Method::GET, &dump.entries[0].loc, asked);
+    assert_eq!(again.await.status, StatusCode::NOT_MODIFIED);
+    let asked = &[(RANGE, "bytes=2-"), (IF_RANGE, etag)];
+    let rest = published.answer(Method::GET, &dump.entries[0].loc, asked);
+    assert_eq!(rest.await.body, package.body[2..]);
     let destination = Destination::start(published.description(), |config| {
         config.sources[0].baseline = Baseline::Dump;
     })
@@ -74,6 +83,19 @@ async fn resource_dump_has_what_is_published_and_is_a_baseline() {
         lines.iter().all(|line| line.origin == "resource-dump"),
         "{lines:#?}"
     );
+
+    published.rig.source.update(SET, "r0001.txt", "another one");
+    published.rig.source.notify_and_publish(SET).await.unwrap();
+    eventually("another package", None, async || {
+        let package = published.get(&dump.entries[0].loc).await;
+        let members = members(&package.body);
+        if members.values().any(|text| text == b"another one") {
+            Ok(())
+        } else {
+            Err(format!("{members:?}"))
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -158,6 +158,26 @@ async fn files_are_published_as_they_are_and_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_go_and_come_with_their_folders() {
+    let published = Folder::start(&["a.txt", "more/b.txt", "more/deep/c.txt"]).await;
+    published
+        .until_listed(&["a.txt", "more/b.txt", "more/deep/c.txt"])
+        .await;
+    let path = published.path();
+    fs::rename(path.join("more"), path.join("other")).unwrap();
+    published
+        .until_listed(&["a.txt", "other/b.txt", "other/deep/c.txt"])
+        .await;
+    let elsewhere = published.folder.path().join("elsewhere");
+    fs::rename(path.join("other/deep"), &elsewhere).unwrap();
+    published.until_listed(&["a.txt", "other/b.txt"]).await;
+    fs::rename(&elsewhere, path.join("deep")).unwrap();
+    published
+        .until_listed(&["a.txt", "deep/c.txt", "other/b.txt"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn file_that_is_replaced_by_one_of_the_same_length_and_time_is_another_one() {
     let published = Folder::start(&["a.txt"]).await;
     published.until_listed(&["a.txt"]).await;

@@ -5,6 +5,7 @@ mod documents;
 mod dumps;
 mod folder;
 mod hub;
+mod losing;
 mod versions;
 
 use reqwest::header::{HeaderMap, HeaderName};

@@ -1,12 +1,13 @@
 //! What the status states of the documents of a set: their oddities, and what is left out of them.
 
-use resourcesync::{Head, Oddities, Oddity};
+use resourcesync::{Capability, Head, Oddities, Oddity};
 use resyncd_fetch::CapabilityList;
 use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::runtime_status::each_once;
 use crate::status::StatusError;
 use crate::store::SetId;
 
@@ -35,9 +36,29 @@ pub(crate) fn note_document(
     log_oddities(context, is_news, document, &oddities);
 }
 
+/// Records what describes a set, as its Source Description or its Capability List states: for the status, and for who publishes the set.
+pub(crate) async fn note_described_by(
+    context: &SourceContext,
+    set: SetId,
+    stated_by: Capability,
+    documents: &[Url],
+) -> Result<(), EngineError> {
+    let stated_by = usize::from(stated_by == Capability::CapabilityList);
+    let mut all = Vec::new();
+    context.runtime_status.note_set(set, |facts| {
+        facts.described_by[stated_by] = documents.to_vec();
+        all = each_once(&facts.described_by);
+    });
+    Ok(context.store.save_described_by(set, all).await?)
+}
+
 /// Records what a Capability List states beside the offers: its oddities, what describes the set, and channels that can't be used.
 /// robots.txt does not count where there is more than a sitemap.
-pub(crate) fn note_capability_list(context: &SourceContext, set: SetId, list: &CapabilityList) {
+pub(crate) async fn note_capability_list(
+    context: &SourceContext,
+    set: SetId,
+    list: &CapabilityList,
+) -> Result<(), EngineError> {
     if !list.is_plain_sitemap {
         context.client.disregard_robots();
     }
@@ -49,7 +70,6 @@ pub(crate) fn note_capability_list(context: &SourceContext, set: SetId, list: &C
     let mut is_news = false;
     context.runtime_status.note_set(set, |facts| {
         facts.has_read_list = true;
-        facts.described_by[1].clone_from(&list.described_by);
         match &notice {
             Some((notice, count)) => is_news = facts.notices.replace(notice.clone(), *count),
             None => facts.notices.clear(UNSUPPORTED_TRANSPORT),
@@ -58,6 +78,7 @@ pub(crate) fn note_capability_list(context: &SourceContext, set: SetId, list: &C
     if let Some((notice, _)) = notice.filter(|_| is_news) {
         tracing::warn!(code = notice.code, source = context.name(), set = %list.uri, notice = notice.message, "channel can't be used");
     }
+    note_described_by(context, set, Capability::CapabilityList, &list.described_by).await
 }
 
 /// Notes, for who runs once, that entries of a document can't be read that names others.

@@ -39,7 +39,7 @@ impl SetState {
         let Some(list) = found else {
             return Ok(());
         };
-        note_capability_list(&context, self.record.id, &list);
+        note_capability_list(&context, self.record.id, &list).await?;
         let mut offers = list.capabilities.clone();
         if list.oddities.damaged_entries() > 0 {
             // It may offer what it offered before.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use resourcesync::Oddities;
+use resourcesync::{Capability, Oddities};
 use resyncd_core::Offer;
 use resyncd_fetch::{
     CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry,
@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::{LimitsConfig, Source};
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::set::notices::note_capability_list;
+use crate::engine::set::notices::{note_capability_list, note_described_by};
 use crate::engine::set::polled_document::record_of_list;
 use crate::engine::source::new_sets::NewSets;
 use crate::status::StatusError;
@@ -207,7 +207,7 @@ pub(crate) async fn begin_set(
         store.save_offers(record.id, &record.offers, read).await?;
     }
     if let Some(list) = &found.list {
-        note_capability_list(context, record.id, list);
+        note_capability_list(context, record.id, list).await?;
     }
     Ok(record)
 }
@@ -271,9 +271,7 @@ pub(crate) async fn note_found(
     }
     for record in context.store.sets(name).await? {
         if let Some(described_by) = found.sets_described_by.get(&record.capability_list) {
-            runtime_status.note_set(record.id, |facts| {
-                facts.described_by[0].clone_from(described_by);
-            });
+            note_described_by(context, record.id, Capability::Description, described_by).await?;
         }
     }
     Ok(())

@@ -29,6 +29,7 @@ CREATE TABLE source_set (
     held_since INTEGER,
     filter TEXT,
     read_filter TEXT,
+    described_by TEXT NOT NULL DEFAULT '[]',
     UNIQUE (source, capability_list)
 );
 CREATE INDEX source_set_unread ON source_set (source) WHERE was_read = 0 AND ended = 0;

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, Row, params};
 use url::Url;
 
+use super::source_set::UriList;
 use super::values::{Count, Micros};
 use crate::store::ids::SetId;
 
@@ -24,9 +25,12 @@ pub struct PublishedSet {
     pub since: DateTime<Utc>,
     /// How many resources it has.
     pub resources: u64,
+    /// The documents that describe it, as its Source states.
+    pub described_by: Vec<Url>,
 }
 
-const SETS: &str = "SELECT id, source, capability_list, after, since, resources FROM source_set
+const SETS: &str =
+    "SELECT id, source, capability_list, after, since, resources, described_by FROM source_set
     JOIN published_set ON set_id = id";
 
 impl PublishedSet {
@@ -38,6 +42,7 @@ impl PublishedSet {
             after: row.get("after")?,
             since: row.get::<_, Micros>("since")?.0,
             resources: row.get::<_, Count>("resources")?.0,
+            described_by: row.get::<_, UriList>("described_by")?.0,
         })
     }
 }

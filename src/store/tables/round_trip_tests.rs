@@ -17,7 +17,7 @@ use url::Url;
 use websub::Intent;
 
 use super::served_version::{served_by, served_version};
-use super::source_set::{BaselineState, CapabilityLists, OfferList};
+use super::source_set::{BaselineState, OfferList, UriList};
 use super::task::TaskState;
 use super::values::{
     Column, ColumnValue, Count, DigestList, HashAttribute, HubList, LinkList, Micros,
@@ -181,7 +181,7 @@ proptest! {
     fn every_uri_that_is_accepted_is_read_as_it_was_stored(text in texts()) {
         for uri in uris(&text) {
             check(uri.clone());
-            prop_assert_eq!(read::<CapabilityLists>(json(&[uri.as_str()]).unwrap()).0, std::slice::from_ref(&uri));
+            prop_assert_eq!(read::<UriList>(json(&[uri.as_str()]).unwrap()).0, std::slice::from_ref(&uri));
             let link = Link::new("alternate", uri.clone());
             prop_assert_eq!(read::<LinkList<Vec<Link>>>(LinkList([link.clone()])).0, [link]);
             let hubs: Vec<HubUri> = HubUri::try_from(uri.clone()).into_iter().collect();

@@ -123,19 +123,19 @@ impl SetRecord {
     }
 }
 
-const CAPABILITY_LISTS: &str = "a list of Capability Lists";
+const URIS: &str = "a list of URIs";
 
-/// A JSON array of Capability Lists, or NULL.
-pub(super) struct CapabilityLists(pub(super) Vec<Url>);
+/// A JSON array of URIs, or NULL.
+pub(super) struct UriList(pub(super) Vec<Url>);
 
-impl FromSql for CapabilityLists {
+impl FromSql for UriList {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let Some(text) = value.as_str_or_null()? else {
             return Ok(Self(Vec::new()));
         };
-        let texts: Vec<String> = parse_json(text, CAPABILITY_LISTS)?;
-        let lists: Result<_, _> = texts.iter().map(|text| parse_uri(text)).collect();
-        lists.map(Self).map_err(|_| invalid(CAPABILITY_LISTS))
+        let texts: Vec<String> = parse_json(text, URIS)?;
+        let uris: Result<_, _> = texts.iter().map(|text| parse_uri(text)).collect();
+        uris.map(Self).map_err(|_| invalid(URIS))
     }
 }
 
@@ -292,6 +292,13 @@ pub(crate) fn delete(sql: &Connection, set: SetId) -> Result<()> {
 pub(crate) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Result<()> {
     let set_offers = "UPDATE source_set SET offers = ?2 WHERE id = ?1";
     update(sql, set_offers, params![set, OfferList(offers)])
+}
+
+/// Notes the documents that describe a set.
+pub(crate) fn set_described_by(sql: &Connection, set: SetId, documents: &[Url]) -> Result<()> {
+    let documents: Vec<&str> = documents.iter().map(Url::as_str).collect();
+    let set_documents = "UPDATE source_set SET described_by = ?2 WHERE id = ?1";
+    update(sql, set_documents, params![set, json(&documents)?])
 }
 
 /// Notes that a set was read completely, if it has a baseline; whether it has.

@@ -24,7 +24,7 @@ use url::Url;
 use super::media_type::MediaType;
 use super::mirrored_path;
 use super::served_version::served_version;
-use super::source_set::{CapabilityLists, SHARING};
+use super::source_set::{SHARING, UriList};
 use super::tally::{TALLIED, Tallied, TallyKey};
 use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info_of,
@@ -136,7 +136,7 @@ impl Task {
             live_version: served_version(row, [21, 22, 23], &uri)?,
             has_replaced: row.get(24)?,
             asks: row.get(25)?,
-            unread_sets: row.get::<_, CapabilityLists>(26)?.0,
+            unread_sets: row.get::<_, UriList>(26)?.0,
             awaits_since: row.get::<_, Option<Micros>>(27)?.map(DateTime::from),
             is_named: row.get(28)?,
             live_type: row.get::<_, Option<MediaType>>(29)?.map(|it| it.0),

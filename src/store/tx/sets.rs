@@ -141,6 +141,16 @@ impl Store {
         .await
     }
 
+    /// Stores which documents describe a set.
+    pub async fn save_described_by(
+        self: &Arc<Self>,
+        set: SetId,
+        documents: Vec<Url>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(source_set::set_described_by(tx.sql, set, &documents)?))
+            .await
+    }
+
     /// Stores which open Change List was read last; `None`: it was closed, or an index. The validators of the one that it has
     /// replaced are deleted: where each publication has another URI, they would accumulate.
     pub async fn save_open_list(
