@@ -24,8 +24,7 @@
 //! | [`resyncd_channels`] | WebSockets, sessions of the XMPP account | what a message means, coverage, SQL, the configuration |
 //! | [`resyncd_mirror`] | files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`resyncd_packages`] | the members of ZIP, tar and WARC, with bounds, and their manifest | everything else |
-//! | [`resyncd_testkit`] | a sample Source with its hub, for the demo, tests and benchmarks | the Destination |
-//! | [`resyncd_patches`] | JSON Patch, merge patch and XML patches, applied to bytes with bounds | everything else |
+//! //! | [`resyncd_patches`] | JSON Patch, merge patch and XML patches, applied to bytes with bounds | everything else |
 //!
 //! | module | what it does | what it must not know |
 //! |---|---|---|

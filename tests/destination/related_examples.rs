@@ -66,7 +66,7 @@ async fn examples_are_mirrored_with_each_key_by_a_change_dump() {
     mirror_with_each_key(Way::ChangeDump).await;
 }
 
-/// What `demo` shows: the sample Source publishes every relation, and serves what its links lead to.
+/// The sample Source publishes every relation, and serves what its links lead to.
 #[tokio::test(flavor = "multi_thread")]
 async fn sample_source_publishes_every_relation() {
     let options = SampleOptions {

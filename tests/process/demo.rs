@@ -1,6 +1,6 @@
 //! `demo`: sample Source and daemon in one process.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::support::process::{program, signal, wait_for_exit};
@@ -22,40 +22,8 @@ async fn check_demo(stopping: &str) {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // The pipe ends the wait if the process does.
-    let (mut is_pushed, mut is_patched) = (false, false);
-    let mut first = Vec::new();
-    for line in &mut lines {
-        let line = line.unwrap();
-        is_pushed |= line.contains("(notification)");
-        // The patch is announced by the next notification, or found by a poll.
-        is_patched |= line.contains("catalog.json") && line.contains(", by patch)");
-        first.push(line);
-        if is_pushed && is_patched {
-            break;
-        }
-    }
-    assert!(
-        is_pushed && is_patched,
-        "demo ended before a pushed change and a patch were applied: {first:?}"
-    );
-    for relation in [
-        "describes",
-        "describedby",
-        "collection",
-        "duplicate",
-        "alternate",
-        "canonical",
-        "patch",
-        "memento",
-        "timegate",
-        "timemap",
-        "via",
-    ] {
-        assert!(
-            first.iter().any(|line| line.contains(relation)),
-            "{relation}: {first:?}"
-        );
-    }
+    let is_pushed = |line: io::Result<String>| line.unwrap().contains("(notification)");
+    assert!(lines.by_ref().any(is_pushed), "nothing was pushed");
     let second = program()
         .arg("demo")
         .current_dir(folder.path())

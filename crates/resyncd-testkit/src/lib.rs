@@ -1,7 +1,7 @@
 //! A sample Source with its hub, in process and on loopback.
 //!
-//! `resyncd demo`, the integration tests and the benchmarks follow it. It knows nothing of the Destination: like any Source it
-//! publishes documents, notifies a hub and answers requests.
+//! The integration tests and the benchmarks follow it. Its documents are written without the program's publisher: a shared one would hide
+//! shared errors. It knows nothing of the Destination: like any Source it publishes documents, notifies a hub and answers requests.
 //!
 //! Invariants:
 //! - **Tests compose faults.** [`SampleSource::notify`] makes a notification and [`SampleSource::publish`] sends it to the hub: a lost

@@ -4,29 +4,17 @@
 //! pool, Change Lists are closed, the oldest are dropped, and then a new Resource List is published.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::time::Duration;
-
-use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 
 use super::{Notification, SampleSource};
 
-/// The most notifications per second: more frequent changes share one.
-const MAX_NOTIFICATIONS_PER_SECOND: f64 = 20.0;
 /// The shortest text, in bytes: it has room for its first line.
 const SHORTEST_TEXT: usize = 32;
-/// How many events are buffered for a slow reader; later ones are dropped.
-const EVENT_BUFFER: usize = 256;
 
 /// The parameters of the traffic.
 #[derive(Clone, Debug)]
 pub struct TrafficOptions {
     /// The set that changes.
     pub set: String,
-    /// Changes per second, on average.
-    pub changes_per_second: f64,
     /// Determines everything that happens.
     pub seed: u64,
     /// The maximum number of resources.
@@ -49,7 +37,6 @@ impl Default for TrafficOptions {
     fn default() -> Self {
         Self {
             set: "set1".to_owned(),
-            changes_per_second: 2.0,
             seed: 1,
             names: 300,
             max_size: 4096,
@@ -101,33 +88,6 @@ pub enum TrafficEvent {
     },
 }
 
-impl fmt::Display for TrafficEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Notified {
-                number,
-                changes,
-                transmission,
-            } => {
-                let plural = if *changes == 1 { "" } else { "s" };
-                write!(f, "notification {number}: {changes} change{plural}")?;
-                f.write_str(match transmission {
-                    Transmission::Published => "",
-                    Transmission::Lost => ", lost on purpose",
-                    Transmission::Doubled => ", published twice on purpose",
-                    Transmission::Reordered => ", published after the next one on purpose",
-                })
-            }
-            Self::Rolled { dropped: 0 } => f.write_str("Change List closed, new one opened"),
-            Self::Rolled { dropped } => write!(
-                f,
-                "Change List closed, new one opened; {dropped} old dropped, new Resource List published"
-            ),
-            Self::Failed { number, reason } => write!(f, "notification {number}: {reason}"),
-        }
-    }
-}
-
 /// Changes a Source.
 pub struct Traffic {
     source: SampleSource,
@@ -141,39 +101,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Changes the Source at the configured rate until it is cancelled, and sends its events to the receiver. A slow reader misses
-    /// some events and delays nothing.
-    pub fn run(
-        source: SampleSource,
-        options: TrafficOptions,
-        cancel: CancellationToken,
-    ) -> mpsc::Receiver<TrafficEvent> {
-        let (events, receiver) = mpsc::channel(EVENT_BUFFER);
-        let rate = options.changes_per_second.clamp(0.001, 100_000.0);
-        let notifications = rate.min(MAX_NOTIFICATIONS_PER_SECOND);
-        let mut traffic = Self::new(source, options);
-        tokio::spawn(async move {
-            let mut pace = tokio::time::interval(Duration::from_secs_f64(1.0 / notifications));
-            pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut due = 0.0;
-            loop {
-                tokio::select! {
-                    () = cancel.cancelled() => return,
-                    _ = pace.tick() => {}
-                }
-                due += rate / notifications;
-                // Not negative, and not much more than one batch.
-                let changes = due as usize;
-                due -= changes as f64;
-                for event in traffic.step(changes).await {
-                    let _ = events.try_send(event);
-                }
-            }
-        });
-        receiver
-    }
-
-    /// Traffic that runs only by [`step`](Self::step).
+    /// Changes the Source by [`step`](Self::step).
     #[must_use]
     pub fn new(source: SampleSource, options: TrafficOptions) -> Self {
         let beginning = source.resource_uri(&options.set, "");

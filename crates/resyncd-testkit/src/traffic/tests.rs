@@ -1,5 +1,7 @@
 //! The traffic is reproducible and bounded.
 
+use std::time::Duration;
+
 use resourcesync::SourceTime;
 
 use super::*;
@@ -21,7 +23,7 @@ async fn steps(traffic: &mut Traffic, steps: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for step in 0..steps {
         let events = traffic.step(1 + step % 3).await;
-        lines.extend(events.iter().map(ToString::to_string));
+        lines.extend(events.iter().map(|event| format!("{event:?}")));
     }
     lines
 }
@@ -36,7 +38,7 @@ async fn the_same_seed_does_the_same() {
     let first = steps(&mut Traffic::new(one.clone(), options.clone()), 300).await;
     let second = steps(&mut Traffic::new(other.clone(), options), 300).await;
     assert_eq!(first, second);
-    for word in ["lost", "twice", "after the next"] {
+    for word in ["Lost", "Doubled", "Reordered"] {
         assert!(first.iter().any(|line| line.contains(word)), "{word}");
     }
     let contents = |source: &SampleSource| source.state("set1").into_values().collect::<Vec<_>>();
@@ -54,7 +56,7 @@ async fn nothing_grows_without_bound() {
     };
     let mut traffic = Traffic::new(source.clone(), options);
     let lines = steps(&mut traffic, 100).await;
-    assert!(lines.iter().any(|line| line.contains("1 old dropped")));
+    assert!(lines.iter().any(|line| line.contains("dropped: 1")));
     assert!(source.state("set1").len() <= 20 + 3);
     let index = served(&source, "changelist.xml").await;
     assert_eq!(
@@ -68,19 +70,4 @@ async fn served(source: &SampleSource, file: &str) -> String {
     let client = crate::serving::client(LIMIT).unwrap();
     let answer = client.get(source.document_uri("set1", file)).send().await;
     answer.unwrap().text().await.unwrap()
-}
-
-#[tokio::test]
-async fn it_runs_at_its_pace_until_it_is_cancelled() {
-    let cancel = CancellationToken::new();
-    let options = TrafficOptions {
-        changes_per_second: 1000.0,
-        ..TrafficOptions::default()
-    };
-    let mut events = Traffic::run(source().await, options, cancel.clone());
-    let first = events.recv().await;
-    let batch = matches!(first, Some(TrafficEvent::Notified { changes: 50, .. }));
-    assert!(batch, "{first:?}");
-    cancel.cancel();
-    while events.recv().await.is_some() {}
 }

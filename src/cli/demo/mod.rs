@@ -1,46 +1,47 @@
-//! `demo`: a changing sample Source, its hub and a daemon that follows it, all on loopback.
+//! `demo`: a changing folder that is published, and a daemon that follows it, all on loopback.
+
+mod changes;
+mod layer;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Display;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use changes::{ChangingFolder, FILES};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use resourcesync::Capability;
+use layer::forward_with_losses;
 use resourcesync::uri::parse_uri;
 use resyncd_fetch::FetchError;
 use resyncd_mirror::FileLock;
-use resyncd_testkit::{
-    DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
-};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::audit::summary_text;
-use super::daemon::Daemon;
+use super::daemon::{Daemon, StartError};
 use super::exit_status::{FAILED, FAULTS, OK};
 use super::failure::Failure;
 use super::logging;
 use super::output;
 use super::stop_signals::StopSignals;
-use crate::config::{Config, LogFormat, Source};
+use crate::config::{Config, LogFormat, PublishedFolder, Source};
 use crate::engine::Audit;
 use crate::engine::Engine;
+use crate::http::{BoundListener, bind};
 use crate::status::{SetStatus, StatusError};
-use crate::store::{FeedEntry, Store, Wake};
+use crate::store::{FeedEntry, Store, StoreError, Wake};
 
 /// The folder of the demo's state and mirror.
 const FOLDER: &str = "resyncd-demo";
-/// The Source's one set.
-const SET: &str = "set1";
-/// How many resources the Source has at first.
-const RESOURCES: usize = 300;
+/// The name of the Source, on both sides.
+const NAME: &str = "demo";
 /// The port of the Source, so that a configuration can name it; another one if it is not free.
 const PORT: u16 = 8463;
 /// How long the last changes may take to be applied at the end. Another signal ends the wait.
@@ -48,19 +49,8 @@ const SETTLING: Duration = Duration::from_secs(120);
 /// The time between two checks of that.
 const PACE: Duration = Duration::from_millis(100);
 
-/// The Source's resources with related ones, and their relations.
-const RELATED: [(&str, &str); 7] = [
-    ("r0000.txt", "describedby, collection"),
-    ("mirrored.txt", "duplicate"),
-    ("guide", "alternate"),
-    ("guide.txt", "canonical"),
-    (
-        "catalog.json",
-        "patch: its next version is made from the one before",
-    ),
-    ("news.txt", "memento, timegate, timemap"),
-    ("copied.txt", "via"),
-];
+/// A free port of loopback.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
@@ -82,11 +72,6 @@ pub(super) async fn demo(arguments: &DemoArguments) -> Result<u8, Failure> {
 /// The failure of something in the folder.
 fn folder_failed(error: impl Display) -> Failure {
     Failure::new(FAILED, format!("./{FOLDER}: {error}"))
-}
-
-/// The failure of the sample Source.
-fn source_failed(error: DemoError) -> Failure {
-    Failure::new(FAILED, format!("the sample Source: {error}"))
 }
 
 /// Prints lines: on a terminal above the addresses, which stay in sight.
@@ -160,29 +145,18 @@ async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let folder = std::path::absolute(FOLDER).map_err(folder_failed)?;
     let _lock = prepare_folder(&folder)?;
     let mut signals = StopSignals::listen()?;
-    let options = SampleOptions {
-        sets: vec![SET.to_owned()],
-        resources_per_set: RESOURCES,
-        metadata: true,
-        related: true,
-        ..SampleOptions::default()
-    };
-    let source = start_source(options).await.map_err(source_failed)?;
-    let config = configuration(&folder, source.base());
+    let mut changing = ChangingFolder::create(&folder.join("source")).map_err(folder_failed)?;
+    let (source, url) = start_source(&folder).await?;
+    let (config, layer) = configuration(&folder, url.clone()).await?;
+    let (stop, changed) = (CancellationToken::new(), CancellationToken::new());
+    let (callback, known_callback) = watch::channel(None);
+    let (events, mut lossy) = mpsc::unbounded_channel();
+    let forwarding = forward_with_losses(layer, known_callback, events, stop.clone());
+    let forwarding = tokio::spawn(forwarding);
     let daemon = Daemon::start(config.clone()).await?;
-    println!(
-        "Sample Source with {RESOURCES} resources:  {}",
-        source.url()
-    );
-    let described = source.resource_uri(SET, "r0000.txt");
-    let record = source.resource_uri(SET, "r0000.dc.xml");
-    println!("metadata:  {record} describes {described}");
-    println!(
-        "related resources (GET /resource?uri=URI of the status address lists the links of one):"
-    );
-    for (name, relations) in RELATED {
-        println!("  {}  {relations}", source.resource_uri(SET, name));
-    }
+    callback.send_replace(daemon.callback);
+    println!("Sample Source with {FILES} resources:  {url}");
+    println!("its files:  {}", folder.join("source").display());
     println!("mirror:  {}", folder.join("mirror").display());
     println!(
         "status:  http://{}/  (and /status, /changes)",
@@ -193,47 +167,32 @@ async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         arguments.changes_per_second
     );
 
-    wait_for_subscription(&source).await;
+    wait_for_subscription(daemon.engine()).await;
     let screen = Screen::of(
         bars.as_ref(),
         &format!(
-            "Source {}  status http://{}/  Ctrl-C stops",
-            source.url(),
+            "Source {url}  status http://{}/  Ctrl-C stops",
             daemon.status
         ),
     );
-    let (stop, changed) = (CancellationToken::new(), CancellationToken::new());
     let printing = print_changes(Arc::clone(&daemon.store), screen.clone(), changed.clone());
     let printing = tokio::spawn(printing);
-    let traffic = TrafficOptions {
-        set: SET.to_owned(),
-        changes_per_second: arguments.changes_per_second,
-        ..TrafficOptions::default()
-    };
-    let mut events = Traffic::run(source.clone(), traffic, stop.clone());
     {
-        let changing = change_related(&source, daemon.engine());
-        tokio::pin!(changing);
-        let mut is_changed = false;
-        loop {
+        let changes = changing.change(arguments.changes_per_second);
+        tokio::pin!(changes);
+        // Until nobody is watching any more.
+        while !output::is_closed() {
             tokio::select! {
                 () = signals.wait() => break,
-                () = &mut changing, if !is_changed => is_changed = true,
-                Some(event) = events.recv() => {
-                    print_event(&screen, &event);
-                    // Nobody is watching any more.
-                    if output::is_closed() {
-                        break;
-                    }
-                }
+                error = &mut changes => return Err(folder_failed(error)),
+                Some(event) = lossy.recv() => screen.print(&format!("        hub: {event}")),
             }
         }
     }
-    stop.cancel();
     screen
         .print("\nstopping: applying the last changes, then comparing the mirror with the Source");
     tokio::select! {
-        () = settle(daemon.engine(), events) => {}
+        () = settle(daemon.engine(), &folder, &url) => {}
         () = signals.wait() => {}
     }
     changed.cancel();
@@ -248,60 +207,70 @@ async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         },
         () = signals.wait() => println!("audit interrupted"),
     }
+    stop.cancel();
+    // One that panicked has ended as well.
+    let _ = forwarding.await;
+    source.stop().await;
     println!("{}", tally.text());
     println!("stopped; the mirror stays in ./{FOLDER}/mirror until the next demo");
     Ok(())
 }
 
-/// Starts the Source at its usual port, or at another one if that is not free.
-async fn start_source(options: SampleOptions) -> Result<SampleSource, DemoError> {
-    let usual = SampleOptions {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)),
-        ..options.clone()
-    };
-    match SampleSource::start(usual).await {
-        Err(DemoError::Listen { .. }) => SampleSource::start(options).await,
-        started => started,
-    }
-}
-
-/// Changes the resources whose changes have a patch or a version as soon as the mirror has their first versions. They are in the next
-/// notification of the traffic.
-async fn change_related(source: &SampleSource, engine: &Engine) {
-    loop {
-        let status = engine.status().await.ok();
-        let mut sets = status.iter().flat_map(|status| &status.sources);
-        let is_copied = sets.any(|source| source.sets.iter().any(|set| set.state == "in-sync"));
-        if is_copied {
-            break;
+/// Publishes the files, at the usual port, or at another one if that is not free. Returns the URL of the Source.
+async fn start_source(folder: &Path) -> Result<(Daemon, Url), Failure> {
+    let mut config = Config::new(folder.join("source-state"), Vec::new());
+    config.status.listen = ANY_PORT;
+    config.publish.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+    config.http.allow_private_addresses = true;
+    config.folders = vec![PublishedFolder {
+        name: NAME.to_owned(),
+        path: folder.join("source"),
+    }];
+    let daemon = match Daemon::start(config.clone()).await {
+        Err(StartError::Listen { .. }) => {
+            config.publish.listen = ANY_PORT;
+            Daemon::start(config).await?
         }
+        started => started?,
+    };
+    let address = daemon.publish.unwrap_or(ANY_PORT);
+    let url = parse_uri(&format!("http://{address}/")).map_err(folder_failed)?;
+    let is_published = async || {
+        let sets = daemon.store.published(|rows| rows.sets(NAME)).await;
+        Ok::<_, StoreError>(!sets?.is_empty())
+    };
+    while !is_published().await.map_err(folder_failed)? {
         tokio::time::sleep(PACE).await;
     }
-    source.update(
-        SET,
-        "catalog.json",
-        "{\"title\":\"Catalog\",\"version\":2}\n",
-    );
-    source.update(SET, "news.txt", "The second news.\n");
+    Ok((daemon, url))
 }
 
-/// Waits until a poll that began after the Source's last change has ended and nothing is left to be applied, for some time at most:
-/// notifications that were lost are noticed only by the next one, or by a poll.
-async fn settle(engine: &Engine, mut events: mpsc::Receiver<TrafficEvent>) {
+/// Waits until the mirror has what the folder of the Source has, and nothing is left to be applied, for some time at most: notifications
+/// that were lost are noticed only by the next one, or by a poll.
+async fn settle(engine: &Engine, folder: &Path, url: &Url) {
+    let host = url.authority();
+    let mirror = folder.join("mirror").join(host).join(NAME);
+    let is_settled = async || {
+        let set = set_status(engine).await;
+        let is_applied = set.is_some_and(|set| set.state == "in-sync" && set.pending == 0);
+        is_applied && texts_of(&mirror).ok() == texts_of(&folder.join("source")).ok()
+    };
     let settling = async {
-        // The traffic has ended when nothing can send an event any more.
-        while events.recv().await.is_some() {}
-        // A set's polls follow one another: when the second one begins, the first one has ended.
-        for _ in 0..2 {
+        while !is_settled().await {
             begin_poll(engine).await;
-        }
-        let is_settled = |set: &SetStatus| set.state == "in-sync" && set.pending == 0;
-        while !set_status(engine).await.as_ref().is_some_and(is_settled) {
-            tokio::time::sleep(PACE).await;
         }
     };
     // The audit shows what is missing then.
     let _ = tokio::time::timeout(SETTLING, settling).await;
+}
+
+/// The files of a folder with their contents.
+fn texts_of(folder: &Path) -> io::Result<BTreeMap<OsString, Vec<u8>>> {
+    let entries = fs::read_dir(folder)?.map(|entry| {
+        let entry = entry?;
+        Ok((entry.file_name(), fs::read(entry.path())?))
+    });
+    entries.collect()
 }
 
 /// Requests a poll until one has begun.
@@ -310,7 +279,7 @@ async fn begin_poll(engine: &Engine) {
     let before = last().await;
     while last().await == before {
         // It is followed, and nobody pauses it before.
-        let _ = engine.poll("demo");
+        let _ = engine.poll(NAME);
         tokio::time::sleep(PACE).await;
     }
 }
@@ -341,12 +310,12 @@ async fn audit(config: &Config) -> Result<Result<String, StatusError>, FetchErro
 
 /// Removes the state and the mirror of an earlier demo, whose Source is gone, and nothing else.
 fn prepare_folder(folder: &Path) -> Result<FileLock, Failure> {
-    std::fs::create_dir_all(folder).map_err(folder_failed)?;
+    fs::create_dir_all(folder).map_err(folder_failed)?;
     let lock = File::create(folder.join("lock")).map_err(folder_failed)?;
     let running = |_| Failure::new(FAILED, format!("another demo is running in ./{FOLDER}"));
     let lock = FileLock::try_new(lock).map_err(running)?;
-    for folder_name in ["state", "mirror"] {
-        match std::fs::remove_dir_all(folder.join(folder_name)) {
+    for folder_name in ["source", "source-state", "state", "mirror"] {
+        match fs::remove_dir_all(folder.join(folder_name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(folder_failed(error));
             }
@@ -356,33 +325,38 @@ fn prepare_folder(folder: &Path) -> Result<FileLock, Failure> {
     Ok(lock)
 }
 
-fn configuration(folder: &Path, url: Url) -> Config {
-    let mut source = Source::new("demo", url, folder.join("mirror"));
+/// The configuration of the daemon, and the listener of what is in front of its callback listener.
+async fn configuration(folder: &Path, url: Url) -> Result<(Config, BoundListener), Failure> {
+    let layer = bind(ANY_PORT).await.map_err(|error| StartError::Listen {
+        which: "[callback]",
+        address: ANY_PORT,
+        error,
+    })?;
+    let mut source = Source::new(NAME, url, folder.join("mirror"));
     // A lost notification is to be noticed while the demo is watched.
     source.reorder_window = Duration::from_secs(2);
     source.poll_interval = Duration::from_secs(60);
-    // The hub is the Source's own, on another port. What only a hub states is fetched from the resource's own URI, and not patched.
-    source.trust_hub = Some(true);
     let mut config = Config::new(folder.join("state"), vec![source]);
-    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    config.callback.listen = any_port;
-    config.callback.public_url = parse_uri("http://127.0.0.1:0/").ok();
-    config.status.listen = any_port;
+    config.callback.listen = ANY_PORT;
+    config.callback.public_url = parse_uri(&format!("http://{}/", layer.address)).ok();
+    config.status.listen = ANY_PORT;
     config.http.allow_private_addresses = true;
-    config
+    Ok((config, layer))
 }
 
-/// Waits, at most 5 s, until the daemon has subscribed: changes start then.
-async fn wait_for_subscription(source: &SampleSource) {
-    if let Some(hub) = source.hub() {
-        let topic = source.topic(SET, &Capability::ChangeNotification);
-        // Without a subscription the daemon polls.
-        let _ = tokio::time::timeout(
-            Duration::from_secs(5),
-            hub.wait_for_subscription(topic.as_str()),
-        )
-        .await;
-    }
+/// Waits, at most 10 s, until the daemon has subscribed: changes start then.
+async fn wait_for_subscription(engine: &Engine) {
+    let is_subscribed = |set: SetStatus| {
+        let mut channels = set.channels.iter();
+        channels.any(|channel| channel.state == "active") && set.state == "in-sync"
+    };
+    let subscribing = async {
+        while !set_status(engine).await.is_some_and(is_subscribed) {
+            tokio::time::sleep(PACE).await;
+        }
+    };
+    // Without a subscription the daemon polls.
+    let _ = tokio::time::timeout(Duration::from_secs(10), subscribing).await;
 }
 
 /// Prints one line per applied change, and counts them.
@@ -414,19 +388,6 @@ fn print_change(screen: &Screen, entry: &FeedEntry) {
         entry.seq, entry.change, entry.origin
     );
     screen.print(&line);
-}
-
-/// Prints what the traffic did, except that a notification was published.
-fn print_event(screen: &Screen, event: &TrafficEvent) {
-    if !matches!(
-        event,
-        TrafficEvent::Notified {
-            transmission: Transmission::Published,
-            ..
-        }
-    ) {
-        screen.print(&format!("        Source: {event}"));
-    }
 }
 
 #[cfg(test)]
