@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use resourcesync::{Capability, Document, read_document};
 use resyncd::config::PublishHub;
 use tokio::net::TcpListener;
-use url::Url;
+use url::{Url, form_urlencoded};
 use websub::{Mode, Signature, SubscriptionRequest, Verification};
 
 use super::Published;
@@ -29,7 +29,9 @@ struct Subscriber {
 #[derive(Default)]
 struct SubscriberState {
     confirms: bool,
-    asked: usize,
+    /// The queries of the requests to confirm, and of the deliveries.
+    asked: Vec<String>,
+    delivered_to: Vec<Option<String>>,
     /// What deliveries are answered with; then with 200.
     answers: VecDeque<u16>,
     received: Vec<(HeaderMap, Vec<u8>)>,
@@ -52,8 +54,9 @@ impl Subscriber {
 
     async fn confirm(State(own): State<Self>, RawQuery(query): RawQuery) -> (StatusCode, String) {
         let mut state = own.state.lock();
-        state.asked += 1;
-        let asked = Verification::parse_query(&query.unwrap()).unwrap();
+        let query = query.unwrap();
+        let asked = Verification::parse_query(&query).unwrap();
+        state.asked.push(query);
         if state.confirms {
             (StatusCode::OK, asked.challenge.unwrap())
         } else {
@@ -63,10 +66,12 @@ impl Subscriber {
 
     async fn receive(
         State(own): State<Self>,
+        RawQuery(query): RawQuery,
         headers: HeaderMap,
         body: axum::body::Bytes,
     ) -> StatusCode {
         let mut state = own.state.lock();
+        state.delivered_to.push(query);
         let status = state.answers.pop_front().unwrap_or(200);
         state.received.push((headers, body.to_vec()));
         StatusCode::from_u16(status).unwrap()
@@ -77,7 +82,7 @@ impl Subscriber {
     }
 
     fn asked(&self) -> usize {
-        self.state.lock().asked
+        self.state.lock().asked.len()
     }
 
     /// The notifications so far.
@@ -256,6 +261,82 @@ async fn who_does_not_confirm_or_wants_nothing_more_is_told_nothing() {
     assert_eq!(silent.received(&published.base).len(), 0);
     assert_eq!(gone.received(&published.base).len(), 1);
     assert_eq!(leaving.received(&published.base).len(), before);
+}
+
+/// The tests that websub.rocks has for publishers and hubs, by their numbers, as far as they are not about other kinds of content.
+#[tokio::test(flavor = "multi_thread")]
+async fn publisher_and_hub_do_what_the_tests_of_websub_rocks_ask() {
+    let published = Published::of(3).await;
+    let (topic, hub) = (
+        published.of_set("changes").await,
+        published.base.join(".rs/hub").unwrap(),
+    );
+    // Discovery by HTTP headers.
+    let links = published.get(&topic).await.header("link").to_owned();
+    for link in [
+        format!("<{hub}>; rel=\"hub\""),
+        format!("<{topic}>; rel=\"self\""),
+    ] {
+        assert!(links.contains(&link), "{links}");
+    }
+    for (number, of_callback, more) in [
+        ("100", "", ""),
+        ("101", "", "&foo=bar&hub.verify=async"),
+        ("102", "", "&hub.lease_seconds=86400"),
+        ("103", "", "&hub.secret=s3cret"),
+        ("104", "?a=b&c=%26", ""),
+    ] {
+        let subscriber = Subscriber::start().await;
+        let callback = subscriber.callback() + of_callback;
+        let pairs = [("hub.topic", topic.as_str()), ("hub.callback", &callback)];
+        let pairs = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(pairs)
+            .finish();
+        let ask = async |mode: &str| {
+            let before = subscriber.asked();
+            let form = format!("hub.mode={mode}&{pairs}{more}");
+            let (status, text) = request(&published, form).await;
+            assert_eq!(status, StatusCode::ACCEPTED, "{number}: {text}");
+            eventually("asked to confirm", None, async || {
+                let asked = subscriber.state.lock().asked[before..].first().cloned();
+                asked.ok_or_else(|| "not asked".to_owned())
+            })
+            .await
+        };
+        let query = ask("subscribe").await;
+        let asked = Verification::parse_query(&query).unwrap();
+        assert_eq!(asked.mode, Mode::Subscribe);
+        assert_eq!(asked.topic, topic.as_str());
+        assert!(asked.lease_seconds > Some(0), "{number}: {query}");
+        let own = of_callback.trim_start_matches('?');
+        assert!(query.starts_with(own), "{number}: {query}");
+        until_told(&published, &subscriber).await;
+        if number == "102" {
+            ask("subscribe").await;
+            subscriber.state.lock().received.clear();
+            until_told(&published, &subscriber).await;
+        }
+        {
+            let state = subscriber.state.lock();
+            let to = Some(own.to_owned()).filter(|own| !own.is_empty());
+            assert!(state.delivered_to.iter().all(|query| *query == to));
+            for (headers, _) in &state.received {
+                assert_eq!(headers["content-type"], "application/xml", "{number}");
+                let links = headers["link"].to_str().unwrap();
+                assert!(links.contains("rel=\"hub\"") && links.contains("rel=\"self\""));
+                let is_signed = headers.contains_key("x-hub-signature");
+                assert_eq!(is_signed, more.contains("secret"), "{number}");
+            }
+        }
+        // Each is delivered once, also to who has subscribed twice.
+        let received = subscriber.received(&published.base);
+        let mut begins: Vec<_> = received.iter().map(|it| it.head.md.from).collect();
+        begins.dedup();
+        assert_eq!(begins.len(), received.len(), "{number}");
+        let query = ask("unsubscribe").await;
+        let asked = Verification::parse_query(&query).unwrap();
+        assert_eq!(asked.mode, Mode::Unsubscribe);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
