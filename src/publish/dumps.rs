@@ -14,9 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures_util::stream;
-use percent_encoding::percent_decode_str;
 use resourcesync::{Capability, DocumentWriter, Entry, Head, Root, SourceTime, Verifier};
-use resyncd_core::ResourceUri;
 use resyncd_mirror::MirrorReader;
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -29,9 +27,9 @@ use super::documents::{CHANGES_A_LIST, SetDocument, SetDocuments};
 use super::site::{Answered, Refusal};
 use super::spool::{DocumentError, SpoolWriter};
 use super::uris::{CHANGE_DUMP, RESOURCE_DUMP};
-use super::{PublishedSource, Publisher};
+use super::{PublishedSource, Publisher, resource_at};
 use crate::clock;
-use crate::store::{PublishedChange, PublishedRows, ResourceView, StoreError};
+use crate::store::{PublishedChange, PublishedRows, StoreError};
 
 /// How many packages are made at once.
 pub(super) const AT_ONCE: usize = 4;
@@ -322,7 +320,7 @@ impl Publisher {
         let finding = self.store.published_document(move |rows| {
             let mut found = Vec::new();
             for uri in &uris {
-                let named = named(rows, &sources, &base, uri)?;
+                let named = resource_at(rows, &sources, &base, uri)?;
                 found.push(named.map(|(index, view)| (sources[index].clone(), view)));
             }
             let found: Option<Vec<_>> = found.into_iter().collect();
@@ -362,35 +360,6 @@ impl Publisher {
         }
         Err(Refusal::NotFound)
     }
-}
-
-/// The resource that is published at a URI, or of which that is the original, and the place of its Source among these.
-fn named(
-    rows: &PublishedRows<'_>,
-    sources: &[PublishedSource],
-    base: &str,
-    uri: &str,
-) -> Result<Option<(usize, ResourceView)>, StoreError> {
-    let published = uri.strip_prefix(base).and_then(|path| path.split_once('/'));
-    for (index, source) in sources.iter().enumerate() {
-        let found = match published {
-            Some((name, path)) if name == source.name => {
-                match percent_decode_str(path).decode_utf8() {
-                    Ok(path) => rows.file(name, &path)?,
-                    Err(_) => None,
-                }
-            }
-            Some(_) => None,
-            None => match ResourceUri::parse(uri) {
-                Ok(uri) => rows.of_uri(&source.name, &uri)?,
-                Err(_) => None,
-            },
-        };
-        if let Some(view) = found.filter(|view| !view.deleted) {
-            return Ok(Some((index, view)));
-        }
-    }
-    Ok(None)
 }
 
 /// What has changed after a number, which must be one that the Change Lists reach back to.

@@ -1,15 +1,17 @@
-//! The stored versions of resources (Memento, RFC 7089): a TimeGate, a TimeMap and the versions, of Sources with `versions`.
+//! The stored versions of resources (Memento, RFC 7089): a TimeGate, a TimeMap and the versions, of Sources with `versions`. Each is at the
+//! path of a file and, as archives have it, at its URI or that of its original.
 
 use std::fs::File;
 use std::time::SystemTime;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use httpdate::{fmt_http_date, parse_http_date};
 use percent_encoding::percent_decode_str;
 use resourcesync::SourceTime;
-use resyncd_core::{parse_version_name, version_name};
+use resourcesync::uri::parse_uri;
+use resyncd_core::version_name;
 use resyncd_mirror::{MirrorPath, MirrorReader, publication_paths};
 use url::Url;
 
@@ -17,7 +19,7 @@ use super::answer::SentFile;
 use super::site::{Answered, Refusal};
 use super::spool::DocumentError;
 use super::uris::DOCUMENTS;
-use super::{PublishedSource, Publisher};
+use super::{PublishedSource, Publisher, resource_at};
 use crate::store::ResourceView;
 
 /// The folders of the three, among the documents of a Source.
@@ -32,27 +34,49 @@ struct Versions {
     source: PublishedSource,
     view: ResourceView,
     path: String,
+    /// The URI of what was asked for.
+    original: Url,
     /// Their times, oldest first.
     times: Vec<DateTime<Utc>>,
 }
 
+/// The URI that is a name, also if a proxy has made one slash of two.
+fn named_uri(name: &str) -> Option<Url> {
+    let (scheme, rest) = name.split_once(":/")?;
+    let is_http = matches!(scheme, "http" | "https");
+    let uri = format!("{scheme}://{}", rest.trim_start_matches('/'));
+    parse_uri(&uri).ok().filter(|_| is_http)
+}
+
 impl Publisher {
-    async fn versions(&self, source: &PublishedSource, path: &str) -> Result<Versions, Refusal> {
+    /// `name`: the path of a file, or a URI.
+    async fn versions(&self, source: &PublishedSource, name: &str) -> Result<Versions, Refusal> {
         if source.versions.is_none() || !self.settings.content {
             return Err(Refusal::NotFound);
         }
-        let path = percent_decode_str(path).decode_utf8();
+        let (source, uri) = (source.clone(), named_uri(name));
+        let path = percent_decode_str(name).decode_utf8();
         let path = path.map_err(|_| Refusal::NotFound)?.into_owned();
-        let source = source.clone();
+        let (uris, base) = (self.uris.clone(), self.uris.at("").to_string());
         let finding = self.store.published(move |rows| {
-            let Some(view) = rows.file(&source.name, &path)? else {
+            let found = match &uri {
+                Some(uri) => {
+                    let sources = std::slice::from_ref(&source);
+                    resource_at(rows, sources, &base, uri.as_str())?.map(|(_, view)| view)
+                }
+                None => rows.file(&source.name, &path)?,
+            };
+            let found = found.and_then(|view| Some((view.path.clone()?, view)));
+            let Some((path, view)) = found else {
                 return Ok(None);
             };
             let times = rows.versions(view.id)?;
+            let original = uri.unwrap_or_else(|| uris.file(&source.name, &path));
             Ok(Some(Versions {
                 source,
                 view,
                 path,
+                original,
                 times,
             }))
         });
@@ -110,12 +134,16 @@ impl Publisher {
             .rev()
             .find(is_wanted)
             .or(versions.times.first());
-        let place = found.and_then(|at| self.memento_uri(&versions, *at));
-        let place = place.ok_or(Refusal::NotFound)?;
+        let at = *found.ok_or(Refusal::NotFound)?;
+        let place = self.memento_uri(&versions, at).ok_or(Refusal::NotFound)?;
+        let (links, at) = (self.links_of(&versions), fmt_http_date(at.into()));
         let headers = [
             (header::LOCATION, place.to_string()),
             (header::VARY, "accept-datetime".to_owned()),
-            (header::LINK, self.links_of(&versions)),
+            (
+                header::LINK,
+                format!("{links}, <{place}>; rel=\"memento\"; datetime=\"{at}\""),
+            ),
         ];
         Ok(Answered::Response(
             (StatusCode::FOUND, headers).into_response(),
@@ -123,9 +151,8 @@ impl Publisher {
     }
 
     fn links_of(&self, versions: &Versions) -> String {
-        let original = self.uris.file(&versions.source.name, &versions.path);
         let links = self.version_links(&versions.source, &versions.path);
-        format!("<{original}>; rel=\"original\", {links}")
+        format!("<{}>; rel=\"original\", {links}", versions.original)
     }
 
     /// The list of the versions (RFC 7089, section 5).
@@ -137,9 +164,9 @@ impl Publisher {
         let versions = self.versions(source, path).await?;
         let own = self.of(source, TIME_MAP, &versions.path);
         let gate = self.of(source, TIME_GATE, &versions.path);
-        let original = self.uris.file(&source.name, &versions.path);
         let mut text = format!(
-            "<{original}>;rel=\"original\",\n<{own}>;rel=\"self\";type=\"application/link-format\",\n<{gate}>;rel=\"timegate\""
+            "<{}>;rel=\"original\",\n<{own}>;rel=\"self\";type=\"application/link-format\",\n<{gate}>;rel=\"timegate\"",
+            versions.original
         );
         for &at in &versions.times {
             if let Some(uri) = self.memento_uri(&versions, at) {
@@ -158,11 +185,22 @@ impl Publisher {
         source: &PublishedSource,
         path: &str,
     ) -> Result<Answered, Refusal> {
-        let (name, path) = path.split_once('/').ok_or(Refusal::NotFound)?;
-        let at = parse_version_name(name).ok_or(Refusal::NotFound)?;
+        let (stated, path) = path.split_once('/').ok_or(Refusal::NotFound)?;
         let versions = self.versions(source, path).await?;
+        // Archives name a version by its second.
+        let of_archives = NaiveDateTime::parse_from_str(stated, "%Y%m%d%H%M%S").ok();
+        let is_stated = |at: &&DateTime<Utc>| match of_archives {
+            Some(second) => at.timestamp() == second.and_utc().timestamp(),
+            None => version_name(SourceTime::from(**at)).as_deref() == Some(stated),
+        };
+        let at = *versions
+            .times
+            .iter()
+            .find(is_stated)
+            .ok_or(Refusal::NotFound)?;
+        let name = version_name(SourceTime::from(at)).ok_or(Refusal::NotFound)?;
         let (root, path) = (source.versions.clone(), versions.path.clone());
-        let (uri, name) = (versions.view.uri.clone(), name.to_owned());
+        let uri = versions.view.uri.clone();
         let opening = tokio::task::spawn_blocking(move || -> Option<File> {
             let folder = MirrorReader::open(&root?).ok()?;
             publication_paths(&path, &uri).find_map(|place| {
@@ -172,7 +210,6 @@ impl Publisher {
         });
         let file = opening.await.ok().flatten().ok_or(Refusal::NotFound)?;
         let file = SentFile::of(file, &versions.view).map_err(DocumentError::from)?;
-        let at = at.to_datetime();
         Ok(Answered::File(SentFile {
             modified: Some(at),
             headers: vec![

@@ -50,6 +50,8 @@ use documents::{SetDocument, SetDocuments, oldest_day};
 use entries::EntryForm;
 use hub::PublishedHub;
 use parking_lot::{Mutex, RwLock};
+use percent_encoding::percent_decode_str;
+use resyncd_core::ResourceUri;
 use resyncd_fetch::Client;
 use resyncd_mirror::{BadPath, MirrorPath};
 pub use site::site_router;
@@ -61,7 +63,7 @@ pub use worker::publish;
 
 use crate::clock;
 use crate::config::{Config, PublishConfig, PublishHub};
-use crate::store::{PublishedRows, PublishedSet, PublishedState, Store, StoreError};
+use crate::store::{PublishedRows, PublishedSet, PublishedState, ResourceView, Store, StoreError};
 
 /// A Source, or a folder, that is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,6 +275,35 @@ impl Publisher {
         };
         self.spool.get(key, version, making).await
     }
+}
+
+/// The resource that is published at a URI, or of which that is the original, and the place of its Source among these.
+fn resource_at(
+    rows: &PublishedRows<'_>,
+    sources: &[PublishedSource],
+    base: &str,
+    uri: &str,
+) -> Result<Option<(usize, ResourceView)>, StoreError> {
+    let published = uri.strip_prefix(base).and_then(|path| path.split_once('/'));
+    for (index, source) in sources.iter().enumerate() {
+        let found = match published {
+            Some((name, path)) if name == source.name => {
+                match percent_decode_str(path).decode_utf8() {
+                    Ok(path) => rows.file(name, &path)?,
+                    Err(_) => None,
+                }
+            }
+            Some(_) => None,
+            None => match ResourceUri::parse(uri) {
+                Ok(uri) => rows.of_uri(&source.name, &uri)?,
+                Err(_) => None,
+            },
+        };
+        if let Some(view) = found.filter(|view| !view.deleted) {
+            return Ok(Some((index, view)));
+        }
+    }
+    Ok(None)
 }
 
 fn published(config: &Config) -> Arc<[PublishedSource]> {

@@ -161,7 +161,10 @@ impl Publisher {
         let own = path.strip_prefix(self.uris.prefix());
         let path = own.unwrap_or(path.trim_start_matches('/')).to_owned();
         match *request.method() {
-            Method::GET | Method::HEAD => self.at(&path, request.headers()).await,
+            Method::GET | Method::HEAD => {
+                let query = request.uri().query();
+                self.at(&path, query, request.headers()).await
+            }
             Method::POST if path == HUB => {
                 let form = body_of(request, LONGEST_FORM).await;
                 let form = form.and_then(|form| String::from_utf8(form.into()).ok());
@@ -185,7 +188,12 @@ impl Publisher {
     }
 
     /// What is at a path.
-    async fn at(&self, path: &str, request: &HeaderMap) -> Result<Answered, Refusal> {
+    async fn at(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        request: &HeaderMap,
+    ) -> Result<Answered, Refusal> {
         match path {
             "" => return Ok(Answered::Response(self.front_page())),
             WELL_KNOWN => return self.description(None).await,
@@ -203,10 +211,15 @@ impl Publisher {
             return self.description(Some(source)).await;
         }
         let (folder, name) = document.split_once('/').ok_or(Refusal::NotFound)?;
+        // The name of a version may be a URI.
+        let with_query = || match query {
+            Some(query) if name.contains(":/") => format!("{name}?{query}"),
+            _ => name.to_owned(),
+        };
         match folder {
-            TIME_GATE => self.time_gate(&source, name, request).await,
-            TIME_MAP => self.time_map(&source, name).await,
-            MEMENTO => self.memento(&source, name).await,
+            TIME_GATE => self.time_gate(&source, &with_query(), request).await,
+            TIME_MAP => self.time_map(&source, &with_query()).await,
+            MEMENTO => self.memento(&source, &with_query()).await,
             folder => {
                 let set = self.set_in(&source, folder).await?;
                 match name.strip_suffix(".zip") {

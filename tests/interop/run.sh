@@ -310,7 +310,7 @@ until_stored() {
 
 # The Source announces two versions, the archive has three.
 store_versions_of_an_archive() {
-    local site=$work/memento-site archive=$work/archive port memento_port memento base resource versions folder daemon
+    local site=$work/memento-site archive=$work/archive port memento_port memento base resource versions folder daemon published reader
     mkdir "$site"
     start memento-site "$python" -m http.server 0 --bind 127.0.0.1 --directory "$site"
     port=$(wait_for_log memento-site '.* port ([0-9]+).*')
@@ -324,7 +324,9 @@ store_versions_of_an_archive() {
     step "pywb: an archive of $resource is at $memento"
 
     versions=$work/memento-versions
-    configure memento "$base/" 'notifications = false' "versions = \"$versions\""
+    published=127.0.0.1:$(free_port)
+    configure memento "$base/" 'notifications = false' "versions = \"$versions\"" 'publish = true' \
+        '[publish]' "listen = \"$published\""
     start resyncd-versions "$resyncd" --config "$config" run
     daemon=$pid
     wait_for in-sync
@@ -344,6 +346,24 @@ store_versions_of_an_archive() {
     "$resyncd" --config "$config" versions "$resource" --backfill >"$work/versions.log"
     [[ $(wc -l <"$work/versions.log") == 2 && ! -e $folder/20130101T180000Z ]]
     step "pywb: the versions of its TimeMap are stored once, with a daemon and without one"
+
+    start resyncd-published "$resyncd" --config "$config" run
+    daemon=$pid
+    published=http://$published/memento/.rs
+    until_served "$published/timemap/$resource"
+    mkdir "$work/reader"
+    printf '%s\n' 'collections:' '  mirror:' '    index:' '      type: memento' \
+        "      timegate_url: $published/timegate/{url}" \
+        "      timemap_url: $published/timemap/{url}" \
+        "      replay_url: $published/memento/{timestamp}/{url}" >"$work/reader/config.yaml"
+    memento_port=$(free_port)
+    start pywb-reader "$folder_of_python/wayback" --bind 127.0.0.1 --port "$memento_port" --directory "$work/reader"
+    reader=http://127.0.0.1:$memento_port/mirror
+    until_served "$reader/20130102180000id_/$resource"
+    curl -fsS "$reader/20130102180000id_/$resource" | cmp - <(printf 'second version \xfe\n')
+    curl -fsS "$reader/20130103180000id_/$resource" | cmp - <(printf 'third version \xfd\n')
+    stop "$daemon"
+    step "pywb: the stored versions are replayed from the TimeGate of the mirror"
 }
 
 # same_data NAME TEXT…: waits until the mirror has these resources and no others

@@ -53,6 +53,27 @@ async fn versions_are_found_by_their_time() {
         "{listed}"
     );
 
+    // As archives have it.
+    let (folder, _) = map.as_str().split_once("timemap/").unwrap();
+    let original = published.rig.uri("r0001.txt");
+    let of_original = Url::parse(&format!("{folder}timemap/{original}")).unwrap();
+    let expected = listed.replace(published.file("r0001.txt").as_str(), &original);
+    assert_eq!(published.get(&of_original).await.text(), expected);
+    let second = listed.rsplit_once("/memento/").unwrap().1;
+    let second: String = second
+        .chars()
+        .take(15)
+        .filter(char::is_ascii_digit)
+        .collect();
+    let by_second = Url::parse(&format!("{folder}memento/{second}/{original}")).unwrap();
+    assert!(
+        published
+            .get(&by_second)
+            .await
+            .headers
+            .contains_key("memento-datetime")
+    );
+
     let accept = HeaderName::from_static("accept-datetime");
     let mementos: Vec<&str> = listed
         .lines()
