@@ -1,13 +1,16 @@
 //! How many signed deliveries a second the callback accepts, each on disk before it is acknowledged, over 64 connections; against
-//! a handler that reads them and stores nothing.
+//! a handler that reads them and stores nothing, and against one that appends them to a file and syncs that once for all that wait.
 //!
 //! The notifications are valid and each is another one, but older than the baseline: none has news, so that nothing is fetched
 //! meanwhile. The daemon processes them while it accepts more, as it does with every delivery. Many channels are measured as well as
 //! one: each set has a worker of its own.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::iter;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +24,7 @@ use resyncd_testkit::{SampleOptions, SampleSource};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use url::Url;
 use websub::{Signature, SignatureMethod};
@@ -62,16 +66,22 @@ fn of_channels(bench: &Bench, channels: usize) -> BenchResult<Vec<Line>> {
     let senders = senders(&source, &sets)?;
     // In a runtime, and so in threads, of its own, like another program.
     let handler = super::harness::runtime()?;
-    let handler_address = handler.block_on(storing_nothing())?;
-    let to_handler: Vec<_> = senders
-        .iter()
-        .map(|sender| Arc::new(sender.sending_to(handler_address)))
-        .collect();
+    let storing_nothing = Router::new().fallback(post(|_: Bytes| async { StatusCode::OK }));
+    let appending = appending(File::create(home.path().join("appended"))?);
+    let mut peers = Vec::new();
+    for router in [storing_nothing, appending] {
+        let address = handler.block_on(serving(router))?;
+        let to_it = senders.iter().map(|sender| sender.sending_to(address));
+        peers.push(Peer {
+            senders: to_it.map(Arc::new).collect(),
+            rates: Vec::new(),
+            latencies: Vec::new(),
+        });
+    }
     let senders: Vec<_> = senders.into_iter().map(Arc::new).collect();
 
     let duration = Duration::from_secs(if bench.short { 1 } else { 5 });
-    let (mut rates, mut peer_rates) = (Vec::new(), Vec::new());
-    let (mut latencies, mut peer_latencies) = (Vec::new(), Vec::new());
+    let (mut rates, mut latencies) = (Vec::new(), Vec::new());
     let (mut accepted, mut drained) = (0, Duration::ZERO);
     for _ in 0..bench.rounds() {
         settle();
@@ -84,10 +94,12 @@ fn of_channels(bench: &Bench, channels: usize) -> BenchResult<Vec<Line>> {
             Ok(received(daemon)?.pending == 0)
         })?;
         drained += clock::now().mono - begun;
-        settle();
-        let load = send(&runtime, &to_handler, duration)?;
-        peer_rates.push(load.rate);
-        peer_latencies.extend(load.latencies);
+        for peer in &mut peers {
+            settle();
+            let load = send(&runtime, &peer.senders, duration)?;
+            peer.rates.push(load.rate);
+            peer.latencies.extend(load.latencies);
+        }
     }
     let counted = received(&daemon)?;
     if counted.stored != accepted as u64 || counted.rejected != 0 {
@@ -101,8 +113,11 @@ fn of_channels(bench: &Bench, channels: usize) -> BenchResult<Vec<Line>> {
     let peak = super::harness::mebibytes(daemon.peak_memory()?);
     daemon.stop()?;
 
-    let (rate, peer_rate) = (median(rates), median(peer_rates));
-    let (latencies, peer_latencies) = (Latencies::new(latencies), Latencies::new(peer_latencies));
+    let (rate, latencies) = (median(rates), Latencies::new(latencies));
+    let mut peers = peers.into_iter();
+    let mut peer = || peers.next().ok_or("no peer");
+    let (nothing, floor) = (peer()?, peer()?);
+    let (peer_rate, floor_rate) = (median(nothing.rates), median(floor.rates));
     let p99 = latencies.millis(99);
     let what = match channels {
         1 => "1 channel".to_owned(),
@@ -118,11 +133,22 @@ fn of_channels(bench: &Bench, channels: usize) -> BenchResult<Vec<Line>> {
         ))
         .peer(format!("{peer_rate:.0}/s, axum that stores nothing"))
         .ratio(rate / peer_rate, Goal::AtLeast(0.5, "")),
+        Line::new(format!("the same, {what}"))
+            .resyncd(format!("{rate:.0}/s"))
+            .peer(format!("{floor_rate:.0}/s, axum that appends and syncs"))
+            .ratio(rate / floor_rate, Goal::AtLeast(0.7, "")),
         Line::new(format!("time of an acknowledgement, {what}"))
             .resyncd(&latencies)
-            .peer(&peer_latencies)
+            .peer(Latencies::new(nothing.latencies))
             .goal(p99, Goal::AtMost(20.0, " ms p99")),
     ])
+}
+
+/// What resyncd is compared with.
+struct Peer {
+    senders: Vec<Arc<Sender>>,
+    rates: Vec<f64>,
+    latencies: Vec<Duration>,
 }
 
 /// What the channels count.
@@ -295,15 +321,39 @@ impl Connection {
     }
 }
 
-/// Serves a handler that reads each delivery and stores nothing, as long as its runtime exists.
-async fn storing_nothing() -> BenchResult<SocketAddr> {
+/// Serves as long as its runtime exists.
+async fn serving(router: Router) -> BenchResult<SocketAddr> {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     let listener = listener.tap_io(|stream| {
         // A stream that does not allow it is only slower.
         let _ = stream.set_nodelay(true);
     });
-    let router = Router::new().fallback(post(|_: Bytes| async { StatusCode::OK }));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(address)
+}
+
+/// Appends each delivery to a file, and answers once that is on disk: the least that it costs to lose none.
+fn appending(mut file: File) -> Router {
+    let (sender, waiting) = mpsc::channel::<(Bytes, oneshot::Sender<()>)>();
+    std::thread::spawn(move || {
+        while let Ok(first) = waiting.recv() {
+            let all: Vec<_> = iter::once(first).chain(waiting.try_iter()).collect();
+            let written = all.iter().try_for_each(|(body, _)| file.write_all(body));
+            if written.and_then(|()| file.sync_data()).is_err() {
+                // Those who wait get no answer.
+                return;
+            }
+            for (_, answer) in all {
+                let _ = answer.send(());
+            }
+        }
+    });
+    Router::new().fallback(post(async move |body: Bytes| {
+        let (answer, written) = oneshot::channel();
+        match sender.send((body, answer)) {
+            Ok(()) if written.await.is_ok() => StatusCode::OK,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }))
 }
