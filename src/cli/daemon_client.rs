@@ -1,6 +1,7 @@
 //! The client of the operator's API, for the other commands: of the running daemon, or, where none runs, of its handlers in this process,
 //! on its state. An action is implemented once.
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,6 +79,11 @@ pub(super) enum DaemonError {
 }
 
 impl DaemonError {
+    fn unreachable(address: SocketAddr, error: impl Display) -> Self {
+        let error = error.to_string();
+        Self::Unreachable { address, error }
+    }
+
     /// Whether there is no daemon at the address.
     pub(super) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NotResyncd { .. })
@@ -96,15 +102,13 @@ enum Server {
         client: reqwest::Client,
         token: Option<Secret>,
     },
-    State(StateServer),
-}
-
-/// The handlers on the state of a daemon that does not run.
-struct StateServer {
-    engine: Arc<Engine>,
-    handlers: TowerToHyperService<Router>,
-    /// Where hubs verify the end of subscriptions, if some are to be ended.
-    callback: RunningListener,
+    /// The handlers on the state of a daemon that does not run.
+    State {
+        engine: Arc<Engine>,
+        handlers: TowerToHyperService<Router>,
+        /// Where hubs verify the end of subscriptions, if some are to be ended.
+        callback: RunningListener,
+    },
 }
 
 impl DaemonClient {
@@ -119,10 +123,7 @@ impl DaemonClient {
             .timeout(timeout)
             .tls_certs_only([])
             .build()
-            .map_err(|error| DaemonError::Unreachable {
-                address,
-                error: error.to_string(),
-            })?;
+            .map_err(|error| DaemonError::unreachable(address, error))?;
         let token = config.status.token.clone();
         Ok(Self {
             address,
@@ -158,11 +159,11 @@ impl DaemonClient {
         let handlers = operator_router(Arc::clone(&engine), store, &status, stop, rejections);
         Ok(Self {
             address: reachable(status.listen),
-            server: Server::State(StateServer {
+            server: Server::State {
                 engine,
                 handlers: TowerToHyperService::new(handlers),
                 callback,
-            }),
+            },
         })
     }
 
@@ -170,14 +171,14 @@ impl DaemonClient {
     pub(super) fn engine(&self) -> Option<&Engine> {
         match &self.server {
             Server::Daemon { .. } => None,
-            Server::State(state) => Some(&state.engine),
+            Server::State { engine, .. } => Some(engine),
         }
     }
 
     /// Completes what is in progress at the callback listener.
     pub(super) async fn end(self) {
-        if let Server::State(state) = self.server {
-            state.callback.stop().await;
+        if let Server::State { callback, .. } = self.server {
+            callback.stop().await;
         }
     }
 
@@ -226,7 +227,7 @@ impl DaemonClient {
                 self.send(client.request(method, url), token.as_ref())
                     .await?
             }
-            Server::State(state) => self.handle(&state.handlers, method, path).await?,
+            Server::State { handlers, .. } => self.handle(handlers, method, path).await?,
         };
         self.answer(status, body)
     }
@@ -237,18 +238,14 @@ impl DaemonClient {
         method: Method,
         path: &str,
     ) -> Result<(u16, String), DaemonError> {
-        let unreachable = |error: axum::Error| DaemonError::Unreachable {
-            address: self.address,
-            error: error.to_string(),
-        };
         let request = Request::builder().method(method).uri(path);
         let request = request.header(header::HOST, self.address.to_string());
         let request = request.body(Body::empty());
-        let request = request.map_err(|error| unreachable(axum::Error::new(error)))?;
+        let request = request.map_err(|error| DaemonError::unreachable(self.address, error))?;
         let Ok(response) = handlers.call(request).await;
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), usize::MAX).await;
-        let body = body.map_err(unreachable)?;
+        let body = body.map_err(|error| DaemonError::unreachable(self.address, error))?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
@@ -257,30 +254,25 @@ impl DaemonClient {
         request: reqwest::RequestBuilder,
         token: Option<&Secret>,
     ) -> Result<(u16, String), DaemonError> {
-        let unreachable = |error: reqwest::Error| {
+        let failed = |error: reqwest::Error| {
             let mut cause: &dyn std::error::Error = &error;
             while let Some(deeper) = cause.source() {
+                // Something listens, and does not speak HTTP.
+                let received = deeper.downcast_ref::<hyper::Error>();
+                if received.is_some_and(hyper::Error::is_parse) {
+                    return self.not_resyncd();
+                }
                 cause = deeper;
             }
-            DaemonError::Unreachable {
-                address: self.address,
-                error: cause.to_string(),
-            }
+            DaemonError::unreachable(self.address, cause)
         };
         let request = match token {
             Some(token) => request.bearer_auth(token.expose()),
             None => request,
         };
-        let response = request.send().await.map_err(|error| {
-            // Something listens, and does not speak HTTP.
-            if is_no_http(&error) {
-                self.not_resyncd()
-            } else {
-                unreachable(error)
-            }
-        })?;
+        let response = request.send().await.map_err(failed)?;
         let status = response.status().as_u16();
-        let body = response.text().await.map_err(unreachable)?;
+        let body = response.text().await.map_err(failed)?;
         Ok((status, body))
     }
 
@@ -303,7 +295,7 @@ impl DaemonClient {
         };
         let answered = match self.server {
             Server::Daemon { .. } => format!("the daemon answered {status}: "),
-            Server::State(_) => String::new(),
+            Server::State { .. } => String::new(),
         };
         Err(DaemonError::Rejected {
             status,
@@ -316,18 +308,6 @@ impl DaemonClient {
         let address = self.address;
         DaemonError::NotResyncd { address }
     }
-}
-
-/// Whether what was received is no answer of HTTP.
-fn is_no_http(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<hyper::Error>() {
-            return error.is_parse();
-        }
-        cause = error.source();
-    }
-    false
 }
 
 /// The address to connect to: loopback if the daemon listens on all addresses.

@@ -52,15 +52,6 @@ struct EventCount {
     message: String,
 }
 
-/// What was not logged in a window that has ended.
-#[derive(Debug, PartialEq, Eq)]
-struct ThrottleSummary {
-    code: String,
-    source: String,
-    message: String,
-    suppressed: u64,
-}
-
 /// The counts of all kinds. It does not know the log.
 #[derive(Debug)]
 struct LogCounts<P>(HashMap<EventKind<P>, EventCount>);
@@ -88,19 +79,13 @@ impl<P: Clone + Eq + std::hash::Hash> LogCounts<P> {
         count.seen <= count.most
     }
 
-    /// Ends the windows that began a window's length before `now`, or all; returns what they have suppressed.
-    fn end(&mut self, now: Instant, all: bool) -> Vec<ThrottleSummary> {
+    /// Ends the windows that began a window's length before `now`, or all; returns those that have suppressed events.
+    fn end(&mut self, now: Instant, all: bool) -> Vec<(EventKind<P>, EventCount)> {
         let has_ended =
             |count: &EventCount| all || now.saturating_duration_since(count.began) >= WINDOW;
         let ended = self.0.extract_if(|_, count| has_ended(count));
         ended
             .filter(|(_, count)| count.seen > count.most && count.most > MOST_REJECTED)
-            .map(|(kind, count)| ThrottleSummary {
-                code: kind.code,
-                source: kind.source,
-                message: count.message,
-                suppressed: count.seen - count.most,
-            })
             .collect()
     }
 }
@@ -180,14 +165,9 @@ impl Drop for Summaries {
     }
 }
 
-fn log(summaries: Vec<ThrottleSummary>) {
-    for ThrottleSummary {
-        code,
-        source,
-        message,
-        suppressed,
-    } in summaries
-    {
+fn log(ended: Vec<(EventKind<Identifier>, EventCount)>) {
+    for (EventKind { code, source, .. }, count) in ended {
+        let (message, suppressed) = (count.message, count.seen - count.most);
         tracing::warn!(code, source, suppressed, "{message}: and {suppressed} more");
     }
 }
@@ -281,13 +261,12 @@ mod tests {
             "another place"
         );
         assert!(counts.end(now + WINDOW / 2, false).is_empty());
-        let summary = ThrottleSummary {
-            code: "not-found".to_owned(),
-            source: "a".to_owned(),
-            message: "given up".to_owned(),
-            suppressed: 20_000 - MOST,
+        let ended = counts.end(now + WINDOW, false);
+        let [(kind, count)] = &ended[..] else {
+            panic!("{ended:?}");
         };
-        assert_eq!(counts.end(now + WINDOW, false), [summary]);
+        let found = (kind, count.message.as_str(), count.seen - count.most);
+        assert_eq!(found, (&one, "given up", 20_000 - MOST));
         let later = now + WINDOW;
         assert!(counts.count(one.clone(), MOST, String::new(), later));
         assert!(counts.end(later, true).is_empty(), "nothing was suppressed");

@@ -81,17 +81,22 @@ async fn watch(config: &Config, arguments: &StatusArguments, pause: Duration) ->
 
 /// Prints the status once, after `begin`.
 async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str) -> u8 {
-    let mut fetched = match fetch(config).await {
+    let names = &arguments.sources;
+    let (body, status) = match fetch(config, names).await {
         Ok(fetched) => fetched,
         Err(error) => {
             print_as_is(begin);
             return print_failure(error);
         }
     };
-    if let Err(status) = fetched.select(&arguments.sources) {
-        return status;
+    let is_known = |name: &&String| status.sources.iter().any(|source| source.name == **name);
+    let unknown: Vec<_> = names.iter().filter(|name| !is_known(name)).collect();
+    for name in &unknown {
+        eprintln!("resyncd: the daemon has no Source {name:?} [unknown-source]");
     }
-    let FetchedStatus { body, status } = fetched;
+    if !unknown.is_empty() {
+        return FAULTS;
+    }
     let text = if arguments.json {
         format!("{}\n", visible_json(&body))
     } else {
@@ -111,65 +116,27 @@ async fn live(config: &Config) -> Result<(), DaemonError> {
     }
 }
 
-/// The status as it was received, and parsed.
-struct FetchedStatus {
-    body: String,
-    status: Status,
-}
-
-impl FetchedStatus {
-    /// Leaves only the Sources of those names, or all if there are none; prints unknown names.
-    fn select(&mut self, names: &[String]) -> Result<(), u8> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let is_known = |name: &&String| {
-            self.status
-                .sources
-                .iter()
-                .any(|source| source.name == **name)
-        };
-        let unknown: Vec<_> = names.iter().filter(|name| !is_known(name)).collect();
-        for name in &unknown {
-            eprintln!("resyncd: the daemon has no Source {name:?} [unknown-source]");
-        }
-        if !unknown.is_empty() {
-            return Err(FAULTS);
-        }
-        let is_selected = |name: &str| names.iter().any(|selected| selected == name);
-        let Self { body, status } = self;
-        status.sources.retain(|source| is_selected(&source.name));
-        status
-            .unfollowed
-            .retain(|channel| is_selected(&channel.source));
-        status
-            .former_sources
-            .retain(|former| is_selected(&former.name));
-        // As it was received, with what this version does not know.
-        let mut json: Value = serde_json::from_str(body).unwrap_or_default();
+/// The status as it was received, and parsed: of the Sources of those names, or of all if there are none.
+async fn fetch(config: &Config, names: &[String]) -> Result<(String, Status), DaemonError> {
+    let client = DaemonClient::new(config, Duration::from_secs(30))?;
+    let mut body = client.get("/status").await?;
+    let mut json: Value = client.parse(&body)?;
+    if !names.is_empty() {
         for (list, key) in [
             ("sources", "name"),
             ("unfollowed", "source"),
             ("former_sources", "name"),
         ] {
             if let Some(Value::Array(rows)) = json.get_mut(list) {
-                rows.retain(|row| row[key].as_str().is_some_and(is_selected));
+                rows.retain(|row| names.iter().any(|name| row[key] == *name));
             }
         }
-        *body = json.to_string();
-        Ok(())
+        // With what this version does not know.
+        body = json.to_string();
     }
-}
-
-async fn fetch(config: &Config) -> Result<FetchedStatus, DaemonError> {
-    let client = DaemonClient::new(config, Duration::from_secs(30))?;
-    let body = client.get("/status").await?;
-    let parsed = serde_json::from_str(&body).and_then(|mut json| {
-        make_visible(&mut json);
-        serde_json::from_value(json)
-    });
-    let status = parsed.map_err(|_| client.not_resyncd())?;
-    Ok(FetchedStatus { body, status })
+    make_visible(&mut json);
+    let status = serde_json::from_value(json).map_err(|_| client.not_resyncd())?;
+    Ok((body, status))
 }
 
 /// Escapes the texts for a terminal: what is made of them gets colours, and is printed as it is.

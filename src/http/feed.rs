@@ -19,15 +19,15 @@ use axum::routing::get;
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
 use super::error_response::{ErrorBody, database_failed, error_response, too_many_streams};
 use super::query::Query;
-use super::rejection_counters::RejectionCounters;
 use super::resource_line::ResourceLine;
+use super::state::{MAX_STREAMS, OperatorState};
 use crate::clock;
 use crate::store::{FeedEntry, FeedLine, ResourceListing, Store, StoreError, Wake};
 
@@ -35,8 +35,6 @@ use crate::store::{FeedEntry, FeedLine, ResourceListing, Store, StoreError, Wake
 const DEFAULT_LINES: usize = 1000;
 /// How many lines of the feed one response has at most.
 const MAX_LINES: usize = 100_000;
-/// How many streams are open at once: a small part of the connections of the listener, which each one occupies.
-const MAX_STREAMS: usize = 64;
 /// How often a stream without events sends a keep-alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The media type of one JSON object per line.
@@ -46,42 +44,16 @@ const FEED: &str = "resyncd-feed";
 /// The header that states the number to continue from.
 const SEQ: &str = "resyncd-seq";
 
-/// What the handlers need.
-#[derive(Clone)]
-pub(super) struct FeedState {
-    store: Arc<Store>,
-    stop: CancellationToken,
-    rejections: RejectionCounters,
-    streams: Arc<Semaphore>,
-    is_followed: IsFollowed,
-}
-
-/// Whether the configuration has a Source of that name, and names a set of that Capability List, as far as they are stated.
-pub(super) type IsFollowed = Arc<dyn Fn(Option<&str>, Option<&str>) -> bool + Send + Sync>;
-
-/// The routes of the feed. Streams end when `stop` is cancelled.
-pub(super) fn feed_router(
-    store: Arc<Store>,
-    stop: CancellationToken,
-    rejections: RejectionCounters,
-    is_followed: IsFollowed,
-) -> Router {
-    let state = FeedState {
-        store,
-        stop,
-        rejections,
-        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-        is_followed,
-    };
+/// The routes of the feed.
+pub(super) fn feed_router(state: &OperatorState) -> Router<OperatorState> {
     Router::new()
         .route("/changes", get(changes))
         .route("/resources", get(resources))
         .layer(map_response_with_state(state.clone(), name_feed))
-        .with_state(state)
 }
 
 /// States the id of the feed, also with an error: a reader learns by it whether its position is one of this feed.
-async fn name_feed(State(state): State<FeedState>, mut response: Response) -> Response {
+async fn name_feed(State(state): State<OperatorState>, mut response: Response) -> Response {
     if let Ok(id) = HeaderValue::from_str(state.store.feed_id()) {
         response.headers_mut().insert(FEED, id);
     }
@@ -163,7 +135,7 @@ impl FeedPosition {
     responses((status = 200, body = FeedLine, content_type = NDJSON), ErrorBody),
 )]
 pub(super) async fn changes(
-    State(state): State<FeedState>,
+    State(state): State<OperatorState>,
     Query(query): Query<ChangesQuery>,
     headers: HeaderMap,
 ) -> Response {
@@ -194,7 +166,11 @@ pub(super) async fn changes(
 }
 
 /// `last`: the `id` of the last event that the reader has received.
-async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<&str>) -> Response {
+async fn changes_as_events(
+    state: OperatorState,
+    query: &ChangesQuery,
+    last: Option<&str>,
+) -> Response {
     let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
         return too_many_streams(&state.rejections, MAX_STREAMS, "streams");
     };
@@ -248,7 +224,7 @@ pub(super) struct ResourcesQuery {
     responses((status = 200, body = ResourceLine, content_type = NDJSON), ErrorBody),
 )]
 pub(super) async fn resources(
-    State(state): State<FeedState>,
+    State(state): State<OperatorState>,
     Query(ResourcesQuery { source, set }): Query<ResourcesQuery>,
 ) -> Response {
     let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
@@ -258,7 +234,7 @@ pub(super) async fn resources(
         Some(_) => "unknown-set",
         None => "unknown-source",
     };
-    let is_followed = (state.is_followed)(source.as_deref(), set.as_deref());
+    let is_followed = state.engine.is_followed(source.as_deref(), set.as_deref());
     let (position, listing) = match state.store.begin_listing(source, set).await {
         Ok((position, Some(listing))) => (position, listing),
         // Its first set is still to be found, or to be stored.
@@ -272,28 +248,29 @@ pub(super) async fn resources(
     // The reader goes on there when it has read all of the listing.
     state.store.note_feed_reader(clock::now().wall, position);
     let headers = [(SEQ, HeaderValue::from(position))];
-    let lines = Body::from_stream(listed_lines(state, listing, permit));
+    let lines = Body::from_stream(listed_lines(state.store, state.stop, listing, permit));
     (headers, [(header::CONTENT_TYPE, NDJSON)], lines).into_response()
 }
 
 /// The lines of a listing, some at a time: the next ones are read when these were sent. It occupies `permit` until it is dropped. Where
 /// it can't go on it fails, which cuts the connection.
 fn listed_lines(
-    state: FeedState,
+    store: Arc<Store>,
+    stop: CancellationToken,
     listing: ResourceListing,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<String, StoreError>> {
-    stream::unfold(Some((state, listing, permit)), |rest| async move {
-        let (state, listing, permit) = rest?;
+    stream::unfold(Some((store, stop, listing, permit)), |rest| async move {
+        let (store, stop, listing, permit) = rest?;
         let next = tokio::select! {
             biased;
-            () = state.stop.cancelled() => Err(StoreError::Closed),
-            next = state.store.next_listed(listing) => next,
+            () = stop.cancelled() => Err(StoreError::Closed),
+            next = store.next_listed(listing) => next,
         };
         match next {
             Ok(Some((views, listing))) => {
                 let lines = views.into_iter().map(ResourceLine::from);
-                Some((json_lines(lines), Some((state, listing, permit))))
+                Some((json_lines(lines), Some((store, stop, listing, permit))))
             }
             Ok(None) => None,
             Err(error) => {
@@ -408,6 +385,8 @@ fn reset(store: &Store, error: &StoreError) -> Event {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     /// The position that an `id` states when the request has `feed=`: the feed and the number.
@@ -442,21 +421,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         for is_stopped in [false, true] {
-            let state = FeedState {
-                store: Arc::clone(&store),
-                stop: CancellationToken::new(),
-                rejections: RejectionCounters::default(),
-                streams: Arc::new(Semaphore::new(1)),
-                is_followed: Arc::new(|_, _| false),
-            };
+            let stop = CancellationToken::new();
             if is_stopped {
-                state.stop.cancel();
+                stop.cancel();
             }
-            let streams = Arc::clone(&state.streams);
+            let streams = Arc::new(Semaphore::new(1));
             let permit = Arc::clone(&streams).try_acquire_owned().unwrap();
             let (_, listing) = store.begin_listing(None, None).await.unwrap();
             let listing = listing.unwrap();
-            let lines: Vec<_> = listed_lines(state, listing, permit).collect().await;
+            let lines = listed_lines(Arc::clone(&store), stop, listing, permit);
+            let lines: Vec<_> = lines.collect().await;
             if is_stopped {
                 assert!(matches!(lines.as_slice(), [Err(StoreError::Closed)]))
             } else {

@@ -15,6 +15,7 @@
 //! | `feed`, `resource_line` | `GET /changes`, `GET /resources`; what is stated of a resource |
 //! | `page` | the page for people |
 //! | `bearer_token`, `host_origin_guard` | the optional token; requests that a foreign web page causes are rejected |
+//! | `state` | what the handlers need |
 //! | `query`, `error_response` | the query of a request; errors as JSON |
 //!
 //! Invariants: a delivery is acknowledged only when it is on disk, or known at once to be unusable; a channel is identified by the
@@ -40,6 +41,7 @@ mod page;
 mod query;
 mod rejection_counters;
 mod resource_line;
+mod state;
 
 pub(crate) use bearer_token::{BearerToken, require_token};
 pub use callback::{Callback, SharedRedaction, callback_router};

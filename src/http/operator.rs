@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use resyncd_core::ResourceUri;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, OpenApi};
 
@@ -24,6 +25,7 @@ use super::page::{Caller, page_router};
 use super::query::Query;
 use super::rejection_counters::RejectionCounters;
 use super::resource_line::{GenericResource, KnownResource};
+use super::state::{MAX_PAGES, MAX_STREAMS, OperatorState};
 use crate::config::StatusConfig;
 use crate::engine::{Engine, RepairOptions};
 use crate::status::{
@@ -82,14 +84,6 @@ const EVENT_STREAM: &str = "text/event-stream";
 )]
 struct OperatorApi;
 
-/// What the handlers need.
-#[derive(Clone)]
-struct OperatorState {
-    engine: Arc<Engine>,
-    store: Arc<Store>,
-    rejections: RejectionCounters,
-}
-
 /// The routes of the status listener. Event streams end when `stop` is cancelled. `rejections`: the counters of both listeners.
 pub fn operator_router(
     engine: Arc<Engine>,
@@ -98,8 +92,14 @@ pub fn operator_router(
     stop: CancellationToken,
     rejections: RejectionCounters,
 ) -> Router {
-    let known = Arc::clone(&engine);
-    let is_followed = move |source: Option<&str>, set: Option<&str>| known.is_followed(source, set);
+    let state = OperatorState {
+        engine,
+        store,
+        rejections: rejections.clone(),
+        stop,
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        pages: Arc::new(Semaphore::new(MAX_PAGES)),
+    };
     Router::new()
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
@@ -128,18 +128,9 @@ pub fn operator_router(
         .route("/openapi.json", get(openapi))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
-        .with_state(OperatorState {
-            engine: Arc::clone(&engine),
-            store: Arc::clone(&store),
-            rejections: rejections.clone(),
-        })
-        .merge(feed_router(
-            Arc::clone(&store),
-            stop.clone(),
-            rejections.clone(),
-            Arc::new(is_followed),
-        ))
-        .merge(page_router(engine, store, stop, rejections.clone()))
+        .merge(feed_router(&state))
+        .merge(page_router())
+        .with_state(state)
         .layer(from_fn_with_state(
             BearerToken::new(config.token.clone(), "status", &OPEN, rejections.clone()),
             require_token,
@@ -325,14 +316,7 @@ async fn versions(
         return no_uri();
     };
     let source = query.source.as_deref();
-    match state.engine.versions(source, &uri).await {
-        Ok(Some(rows)) => {
-            let lines = rows.iter().map(|row| json!(row).to_string() + "\n");
-            ndjson(lines.collect())
-        }
-        Ok(None) => unknown_source(source.unwrap_or_default()),
-        Err(status_error) => operation_failed(&status_error),
-    }
+    lines(source, state.engine.versions(source, &uri).await)
 }
 
 /// Has the versions stored that the TimeMap of a resource names.
@@ -349,15 +333,8 @@ async fn backfill(
     let Some(uri) = query.uri() else {
         return no_uri();
     };
-    match state.engine.backfill(Some(&name), &uri).await {
-        Ok(Some(requested)) => (
-            StatusCode::ACCEPTED,
-            Json(json!({ "requested": requested })),
-        )
-            .into_response(),
-        Ok(None) => unknown_source(&name),
-        Err(status_error) => operation_failed(&status_error),
-    }
+    let requested = state.engine.backfill(Some(&name), &uri).await;
+    counted("requested", &name, &Caller::Program, requested)
 }
 
 /// What is known of a resource; of a URI that no list names, the representations of it that are mirrored.
@@ -401,9 +378,20 @@ async fn generic_resource(state: &OperatorState, uri: &ResourceUri) -> Response 
     }
 }
 
-fn ndjson(lines: String) -> Response {
-    let media_type = (header::CONTENT_TYPE, NDJSON);
-    ([media_type], Body::from(lines)).into_response()
+/// The rows of a Source, or of all, as lines; `None`: there is no such Source.
+fn lines<T: Serialize>(
+    source: Option<&str>,
+    found: Result<Option<Vec<T>>, StatusError>,
+) -> Response {
+    match found {
+        Ok(Some(rows)) => {
+            let lines = rows.iter().map(|row| json!(row).to_string() + "\n");
+            let lines = Body::from(lines.collect::<String>());
+            ([(header::CONTENT_TYPE, NDJSON)], lines).into_response()
+        }
+        Ok(None) => unknown_source(source.unwrap_or_default()),
+        Err(status_error) => operation_failed(&status_error),
+    }
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -424,19 +412,6 @@ impl ListQuery {
             limit: self.limit.unwrap_or(DEFAULT_ROWS).min(MOST_ROWS),
         }
     }
-
-    /// The page as lines.
-    fn answer<T: Serialize>(&self, found: Result<Option<Vec<T>>, StatusError>) -> Response {
-        match found {
-            Ok(Some(rows)) => ndjson(
-                rows.iter()
-                    .map(|row| json!(row).to_string() + "\n")
-                    .collect(),
-            ),
-            Ok(None) => unknown_source(self.source.as_deref().unwrap_or_default()),
-            Err(status_error) => operation_failed(&status_error),
-        }
-    }
 }
 
 /// The resources whose changes have failed, a line each.
@@ -446,8 +421,8 @@ impl ListQuery {
     responses((status = 200, body = FailedResource, content_type = NDJSON), ErrorBody),
 )]
 async fn failed(State(state): State<OperatorState>, Query(query): Query<ListQuery>) -> Response {
-    let found = state.engine.failed(query.source.as_deref(), query.page());
-    query.answer(found.await)
+    let source = query.source.as_deref();
+    lines(source, state.engine.failed(source, query.page()).await)
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -471,7 +446,7 @@ async fn held(
     let is_rejected = held.rejected.unwrap_or(false);
     let source = query.source.as_deref();
     let found = state.engine.held(source, is_rejected, query.page());
-    query.answer(found.await)
+    lines(source, found.await)
 }
 
 /// Polls the documents of a Source now.

@@ -147,31 +147,20 @@ fn note(
 async fn store_news(
     publisher: &Publisher,
     hub: &PublishedHub,
-    told: Vec<(SubscriberKey, Option<TopicPosition>)>,
+    mut told: Vec<(SubscriberKey, Option<TopicPosition>)>,
 ) -> Result<(), StoreError> {
-    let mut ended = Vec::new();
     {
         let mut subscribers = hub.subscribers.lock();
         for expired in subscribers.hub.expire(clock::now().wall) {
             let key = (expired.topic, expired.callback);
             subscribers.told.remove(&key);
-            ended.push(key);
+            told.push((key, None));
         }
     }
-    let mut positions = Vec::new();
-    for ((topic, callback), position) in told {
-        match position {
-            Some(position) => positions.push((topic, callback, position)),
-            None => ended.push((topic, callback)),
-        }
+    if told.is_empty() {
+        return Ok(());
     }
-    if !positions.is_empty() {
-        publisher.store.put_positions(positions).await?;
-    }
-    if !ended.is_empty() {
-        publisher.store.delete_subscriptions(ended).await?;
-    }
-    Ok(())
+    publisher.store.put_positions(told).await
 }
 
 /// Begins to deliver to all who have something to be told, and are not being told something.
@@ -191,9 +180,10 @@ async fn begin(
             .collect()
     };
     for name in topics {
-        let Some(topic) = publisher.topic(&name).await? else {
+        let topic = match publisher.topic(&name).await {
             // It is published again, or the lease runs out.
-            continue;
+            Err(DocumentError::Missing) => continue,
+            topic => topic?,
         };
         let mut groups: HashMap<TopicPosition, Vec<(SubscriberKey, bool)>> = HashMap::new();
         {
@@ -298,13 +288,25 @@ pub(super) fn change_notification(
             until: first.from,
         };
     }
-    let next = documents.changes_after(rows, position.number, MOST_CHANGES)?;
-    let Some((number, until)) = next.last else {
+    let (mut entries, mut last) = (Vec::new(), None);
+    // Those of one Change List.
+    for span in spans.iter().filter(|span| span.until > position.number) {
+        let range = (span.after.max(position.number), span.until);
+        rows.changes(documents.set.id, range, |change| {
+            last = Some((change.row.seq, change.row.at));
+            entries.extend(documents.form.change(&documents.set.source, &change));
+            Ok::<_, DocumentError>(entries.len() < MOST_CHANGES)
+        })?;
+        if last.is_some() {
+            break;
+        }
+    }
+    let Some((number, until)) = last else {
         return Ok(None);
     };
     let to = TopicPosition { number, until };
     let capability = Capability::ChangeNotification;
-    let notification = Notification::new(documents, capability, &next.entries, (position, to));
+    let notification = Notification::new(documents, capability, &entries, (position, to));
     Ok(Some(notification))
 }
 

@@ -3,8 +3,12 @@
 //! A Resource List is a snapshot: whatever is published later is of a later time, and in a Change List. Its index names lists by ranges of
 //! rows, each of which is a snapshot of its own.
 
+use std::io::Write;
+
 use chrono::{DateTime, TimeDelta, Utc};
-use resourcesync::{Capability, DocumentWriter, Entry, Head, Link, Root, SourceTime};
+use resourcesync::{
+    Capability, DocumentWriter, Entry, Head, Link, Root, SourceTime, write_document,
+};
 use url::Url;
 
 use super::entries::EntryForm;
@@ -89,13 +93,8 @@ impl SetDocument {
     }
 }
 
-/// Some changes of a set.
-#[derive(Debug, Default)]
-pub(super) struct NextChanges {
-    pub(super) entries: Vec<Entry>,
-    /// The number and the time of the last of them; `None`: there are none.
-    pub(super) last: Option<(i64, DateTime<Utc>)>,
-}
+/// A document that is never long, and the time of what it states.
+type ShortDocument = (Head, Vec<Entry>, DateTime<Utc>);
 
 /// What the documents of a set are made of, besides its rows.
 #[derive(Clone, Debug)]
@@ -150,19 +149,16 @@ impl SetDocuments {
         at: DateTime<Utc>,
         output: &mut SpoolWriter,
     ) -> Result<DateTime<Utc>, DocumentError> {
-        match document {
-            SetDocument::CapabilityList => {
-                self.write_capability_list(output)?;
-                Ok(self.set.since)
+        let (head, entries, modified) = match document {
+            SetDocument::CapabilityList => self.capability_list(),
+            SetDocument::ResourceList if self.is_long(rows)? => {
+                let head = self.head(Root::Sitemapindex, Capability::ResourceList, None);
+                let entry = |page: i64| Entry::new(self.uri(SetDocument::ResourceListPage(page)));
+                self.of_pages(rows, at, head, entry)?
             }
             SetDocument::ResourceList => {
-                if self.is_long(rows)? {
-                    self.write_index(rows, at, output)?;
-                } else {
-                    let all = (ResourceId::NONE, ResourceId::LAST);
-                    self.write_list(rows, at, all, None, output)?;
-                }
-                Ok(at)
+                let all = (ResourceId::NONE, ResourceId::LAST);
+                return self.write_list(rows, at, all, None, output);
             }
             SetDocument::ResourceListPage(page) => {
                 let range = self.page_range(page);
@@ -170,33 +166,34 @@ impl SetDocuments {
                     return Err(DocumentError::Missing);
                 }
                 let index = Some(SetDocument::ResourceList);
-                self.write_list(rows, at, range, index, output)?;
-                Ok(at)
+                return self.write_list(rows, at, range, index, output);
             }
             SetDocument::ResourceDump | SetDocument::ChangeDump if !self.dumps => {
-                Err(DocumentError::Missing)
+                return Err(DocumentError::Missing);
             }
             SetDocument::ResourceDump => {
-                self.write_resource_dump(rows, at, output)?;
-                Ok(at)
+                let head = self.head(Root::Urlset, Capability::ResourceDump, None);
+                let entry = |page: i64| self.package(&format!("{RESOURCE_DUMP}-{page}.zip"));
+                self.of_pages(rows, at, head, entry)?
             }
-            SetDocument::ChangeDump => self.write_change_dump(rows, output),
-            SetDocument::ChangeLists => self.write_change_lists(rows, output),
+            SetDocument::ChangeDump => self.change_dump(rows)?,
+            SetDocument::ChangeLists => self.change_lists(rows)?,
             SetDocument::ChangeList(until) => {
                 let span = self.span(rows, until)?;
-                self.write_changes(rows, &span, output)
+                return self.write_changes(rows, &span, output);
             }
-        }
+        };
+        output.write_all(&write_document(&head, &entries))?;
+        Ok(modified)
     }
 
-    fn write_capability_list(&self, output: &mut SpoolWriter) -> Result<(), DocumentError> {
+    fn capability_list(&self) -> ShortDocument {
         let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
         let description = self.uris().description(&self.set.source);
         head.links.push(Link::new("up", description));
         let described_by = self.set.described_by.iter().cloned();
         let described_by = described_by.map(|document| Link::new("describedby", document));
         head.links.extend(described_by);
-        let mut writer = DocumentWriter::start(output, &head)?;
         let lists = [
             (SetDocument::ResourceList, Capability::ResourceList),
             (SetDocument::ChangeLists, Capability::ChangeList),
@@ -206,9 +203,10 @@ impl SetDocuments {
             (SetDocument::ChangeDump, Capability::ChangeDump),
         ];
         let dumps = dumps.into_iter().filter(|_| self.dumps);
-        for (document, capability) in lists.into_iter().chain(dumps) {
-            writer.entry(&pointer(self.uri(document), capability))?;
-        }
+        let documents = lists.into_iter().chain(dumps);
+        let mut entries: Vec<Entry> = documents
+            .map(|(document, capability)| pointer(self.uri(document), capability))
+            .collect();
         if let Some(hub) = &self.hub {
             for (topic, capability) in [
                 (CHANGES, Capability::ChangeNotification),
@@ -216,11 +214,10 @@ impl SetDocuments {
             ] {
                 let mut channel = pointer(self.topic(topic), capability);
                 channel.links.push(Link::new("hub", hub.clone()));
-                writer.entry(&channel)?;
+                entries.push(channel);
             }
         }
-        writer.finish()?;
-        Ok(())
+        (head, entries, self.set.since)
     }
 
     /// The Change Lists: those that are closed, and the open one.
@@ -267,7 +264,7 @@ impl SetDocuments {
         range: (ResourceId, ResourceId),
         index: Option<SetDocument>,
         output: &mut SpoolWriter,
-    ) -> Result<(), DocumentError> {
+    ) -> Result<DateTime<Utc>, DocumentError> {
         let mut head = self.head(Root::Urlset, Capability::ResourceList, index);
         head.md.at = Some(SourceTime::from(at));
         // What it states is all of one moment.
@@ -280,25 +277,23 @@ impl SetDocuments {
             Ok(writer.entry(&self.form.resource(&resource))?)
         })?;
         writer.finish()?;
-        Ok(())
+        Ok(at)
     }
 
-    fn write_index(
+    /// A document with an entry for each list of the index.
+    fn of_pages(
         &self,
         rows: &PublishedRows<'_>,
         at: DateTime<Utc>,
-        output: &mut SpoolWriter,
-    ) -> Result<(), DocumentError> {
-        let mut head = self.head(Root::Sitemapindex, Capability::ResourceList, None);
+        mut head: Head,
+        entry: impl Fn(i64) -> Entry,
+    ) -> Result<ShortDocument, DocumentError> {
         head.md.at = Some(SourceTime::from(at));
-        let mut writer = DocumentWriter::start(output, &head)?;
-        for page in self.pages(rows)? {
-            let mut entry = Entry::new(self.uri(SetDocument::ResourceListPage(page)));
-            entry.md.at = Some(SourceTime::from(at));
-            writer.entry(&entry)?;
+        let mut entries: Vec<Entry> = self.pages(rows)?.into_iter().map(entry).collect();
+        for entry in &mut entries {
+            entry.md.at = head.md.at;
         }
-        writer.finish()?;
-        Ok(())
+        Ok((head, entries, at))
     }
 
     /// The numbers of the lists of the index.
@@ -335,93 +330,37 @@ impl SetDocuments {
         entry
     }
 
-    fn write_resource_dump(
-        &self,
-        rows: &PublishedRows<'_>,
-        at: DateTime<Utc>,
-        output: &mut SpoolWriter,
-    ) -> Result<(), DocumentError> {
-        let mut head = self.head(Root::Urlset, Capability::ResourceDump, None);
-        head.md.at = Some(SourceTime::from(at));
-        let mut writer = DocumentWriter::start(output, &head)?;
-        for page in self.pages(rows)? {
-            let mut entry = self.package(&format!("{RESOURCE_DUMP}-{page}.zip"));
-            entry.md.at = Some(SourceTime::from(at));
-            writer.entry(&entry)?;
-        }
-        writer.finish()?;
-        Ok(())
-    }
-
-    fn write_change_dump(
-        &self,
-        rows: &PublishedRows<'_>,
-        output: &mut SpoolWriter,
-    ) -> Result<DateTime<Utc>, DocumentError> {
+    fn change_dump(&self, rows: &PublishedRows<'_>) -> Result<ShortDocument, DocumentError> {
         let spans = self.spans(rows)?;
         let mut head = self.head(Root::Urlset, Capability::ChangeDump, None);
         head.md.from = spans.first().map(|span| span.from.into());
-        let mut writer = DocumentWriter::start(output, &head)?;
         // What is not closed yet is no package that stays: it is in the Change List.
         let closed = spans.iter().filter_map(|span| Some((span, span.closed?)));
-        let mut newest = self.set.since;
+        let (mut entries, mut newest) = (Vec::new(), self.set.since);
         for (span, until) in closed {
             newest = until;
             let mut entry = self.package(&format!("{CHANGE_DUMP}-{}.zip", span.until));
             entry.md.from = Some(span.from.into());
             entry.md.until = Some(until.into());
-            writer.entry(&entry)?;
+            entries.push(entry);
         }
-        writer.finish()?;
-        Ok(newest)
+        Ok((head, entries, newest))
     }
 
-    fn write_change_lists(
-        &self,
-        rows: &PublishedRows<'_>,
-        output: &mut SpoolWriter,
-    ) -> Result<DateTime<Utc>, DocumentError> {
+    fn change_lists(&self, rows: &PublishedRows<'_>) -> Result<ShortDocument, DocumentError> {
         let spans = self.spans(rows)?;
         let mut head = self.head(Root::Sitemapindex, Capability::ChangeList, None);
         head.md.from = spans.first().map(|span| span.from.into());
-        let mut writer = DocumentWriter::start(output, &head)?;
+        let (mut entries, mut open) = (Vec::new(), self.set.since);
         for span in &spans {
+            open = span.from;
             let until = span.closed.map(|_| span.until);
             let mut entry = Entry::new(self.uri(SetDocument::ChangeList(until)));
             entry.md.from = Some(span.from.into());
             entry.md.until = span.closed.map(SourceTime::from);
-            writer.entry(&entry)?;
+            entries.push(entry);
         }
-        writer.finish()?;
-        let open = spans.last().map(|span| span.from);
-        Ok(open.unwrap_or(self.set.since))
-    }
-
-    /// The next changes after a number, at most so many, of one Change List.
-    pub(super) fn changes_after(
-        &self,
-        rows: &PublishedRows<'_>,
-        number: i64,
-        most: usize,
-    ) -> Result<NextChanges, DocumentError> {
-        let mut next = NextChanges::default();
-        let spans = self.spans(rows)?.into_iter();
-        for span in spans.filter(|span| span.until > number) {
-            rows.changes(
-                self.set.id,
-                (span.after.max(number), span.until),
-                |change| {
-                    next.last = Some((change.seq, change.at));
-                    let entry = self.form.change(&self.set.source, &change);
-                    next.entries.extend(entry);
-                    Ok::<_, DocumentError>(next.entries.len() < most)
-                },
-            )?;
-            if next.last.is_some() {
-                break;
-            }
-        }
-        Ok(next)
+        Ok((head, entries, open))
     }
 
     fn write_changes(
@@ -437,7 +376,7 @@ impl SetDocuments {
         let mut writer = DocumentWriter::start(output, &head)?;
         let mut newest = span.from;
         rows.changes(self.set.id, (span.after, span.until), |change| {
-            newest = change.at;
+            newest = change.row.at;
             if let Some(entry) = self.form.change(&self.set.source, &change) {
                 writer.entry(&entry)?;
             }
@@ -454,13 +393,11 @@ pub(super) fn write_description(
     output: &mut SpoolWriter,
 ) -> Result<(), DocumentError> {
     let head = Head::new(Root::Urlset, Capability::Description);
-    let mut writer = DocumentWriter::start(output, &head)?;
-    for set in sets {
-        let list = set.uri(SetDocument::CapabilityList);
-        writer.entry(&pointer(list, Capability::CapabilityList))?;
-    }
-    writer.finish()?;
-    Ok(())
+    let lists = sets.iter().map(|set| set.uri(SetDocument::CapabilityList));
+    let entries: Vec<Entry> = lists
+        .map(|list| pointer(list, Capability::CapabilityList))
+        .collect();
+    Ok(output.write_all(&write_document(&head, &entries))?)
 }
 
 /// Writes an index of plain sitemaps.
@@ -469,12 +406,8 @@ pub(super) fn write_sitemap(lists: &[Url], output: &mut SpoolWriter) -> Result<(
         root: Root::Sitemapindex,
         ..Head::default()
     };
-    let mut writer = DocumentWriter::start(output, &head)?;
-    for list in lists {
-        writer.entry(&Entry::new(list.clone()))?;
-    }
-    writer.finish()?;
-    Ok(())
+    let entries: Vec<Entry> = lists.iter().cloned().map(Entry::new).collect();
+    Ok(output.write_all(&write_document(&head, &entries))?)
 }
 
 fn pointer(loc: Url, capability: Capability) -> Entry {

@@ -106,15 +106,15 @@ impl Package {
         let mut last: HashMap<String, PublishedChange> = HashMap::new();
         let (mut newest, mut is_cut) = ((after, from), false);
         rows.changes(set.set.id, (after, until), |change| {
-            is_cut = last.len() >= MOST_CHANGED && !last.contains_key(&change.uri);
+            is_cut = last.len() >= MOST_CHANGED && !last.contains_key(&change.row.uri);
             if !is_cut {
-                newest = (change.seq, change.at);
-                last.insert(change.uri.clone(), change);
+                newest = (change.row.seq, change.row.at);
+                last.insert(change.row.uri.clone(), change);
             }
             Ok::<_, DocumentError>(!is_cut)
         })?;
         let mut changes: Vec<PublishedChange> = last.into_values().collect();
-        changes.sort_by_key(|change| change.seq);
+        changes.sort_by_key(|change| change.row.seq);
         package.head.md.from = Some(SourceTime::from(from));
         let end = end.filter(|_| !is_cut).unwrap_or(newest.1);
         package.head.md.until = Some(SourceTime::from(end));

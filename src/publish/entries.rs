@@ -37,8 +37,9 @@ impl EntryForm {
 
     /// The entry of a change; `None`: there was never a file.
     pub(super) fn change(&self, source: &str, change: &PublishedChange) -> Option<Entry> {
-        let at = SourceTime::from(change.at);
-        let kind = match change.change.as_str() {
+        let row = &change.row;
+        let at = SourceTime::from(row.at);
+        let kind = match row.change.as_str() {
             "created" => ChangeKind::Created,
             "deleted" => ChangeKind::Deleted,
             _ => ChangeKind::Updated,
@@ -46,8 +47,8 @@ impl EntryForm {
         let mut entry = match &change.resource {
             Some(resource) if kind != ChangeKind::Deleted => self.resource(resource),
             _ => {
-                let uri = resourcesync::uri::parse_uri(&change.uri).ok()?;
-                let mut entry = Entry::new(self.loc(source, change.path.as_deref(), &uri));
+                let uri = resourcesync::uri::parse_uri(&row.uri).ok()?;
+                let mut entry = Entry::new(self.loc(source, row.path.as_deref(), &uri));
                 entry.lastmod = Some(at);
                 entry.links.extend(self.original(&uri));
                 entry

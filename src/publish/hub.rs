@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use parking_lot::Mutex;
 use resourcesync::uri::{has_userinfo, parse_uri};
 use resyncd_core::Now;
 use tokio::sync::{Notify, Semaphore};
 use url::Url;
-use websub::hub::{Hub, HubRules, Outcome, PendingVerification, Refusal, Subscription};
+use websub::hub::{self, Hub, HubRules, Outcome, PendingVerification, Subscription};
 use websub::{Mode, SubscriptionRequest};
 
 use super::Publisher;
 use super::documents::SetDocuments;
+use super::site::Refusal;
 use super::spool::DocumentError;
 use super::uris::{CHANGES, DOCUMENTS, FRAMEWORK};
 use crate::clock;
@@ -33,58 +33,6 @@ const VERIFICATIONS: u32 = 1200;
 const VERIFIED_AT_ONCE: usize = 1000;
 /// How many hosts are remembered.
 const MOST_HOSTS: usize = 10_000;
-
-/// Why a subscription is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    BadForm,
-    BadCallback,
-    UnknownTopic,
-    SecretTooLong,
-    Full,
-    Busy,
-}
-
-impl Refused {
-    /// The status and the text of the answer.
-    pub(super) fn answer(self) -> (StatusCode, &'static str) {
-        match self {
-            Self::BadForm => (
-                StatusCode::BAD_REQUEST,
-                "hub.mode, hub.topic and hub.callback are needed, and the mode must be subscribe or unsubscribe. [bad-subscription]",
-            ),
-            Self::BadCallback => (
-                StatusCode::BAD_REQUEST,
-                "hub.callback must be an http or https URL without a user name. [bad-callback]",
-            ),
-            Self::UnknownTopic => (
-                StatusCode::NOT_FOUND,
-                "hub.topic is none that is published here. [unknown-topic]",
-            ),
-            Self::SecretTooLong => (
-                StatusCode::BAD_REQUEST,
-                "hub.secret must be shorter than 200 bytes. [secret-too-long]",
-            ),
-            Self::Full => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "This hub has no room for another subscription. [hub-full]",
-            ),
-            Self::Busy => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Too many subscriptions are being verified; try again later. [hub-busy]",
-            ),
-        }
-    }
-}
-
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::SecretTooLong => Self::SecretTooLong,
-            _ => Self::Full,
-        }
-    }
-}
 
 /// The topic and the callback.
 pub(super) type SubscriberKey = (String, String);
@@ -199,57 +147,52 @@ pub(super) struct Topic {
 }
 
 impl Publisher {
-    /// What the topic of a URL is of; `None`: none that is published.
-    pub(super) async fn topic(&self, url: &str) -> Result<Option<Topic>, DocumentError> {
+    /// What the topic of a URL is of.
+    pub(super) async fn topic(&self, url: &str) -> Result<Topic, DocumentError> {
         let base = self.uris.at("");
-        let Some(path) = url.strip_prefix(base.as_str()) else {
-            return Ok(None);
-        };
+        let path = url.strip_prefix(base.as_str()).unwrap_or_default();
         let parts: Vec<&str> = path.split('/').collect();
         let [source, DOCUMENTS, folder, name @ (CHANGES | FRAMEWORK)] = parts[..] else {
-            return Ok(None);
+            return Err(DocumentError::Missing);
         };
-        let Some(source) = self.source(source) else {
-            return Ok(None);
-        };
-        match self.set_in(&source, folder).await {
-            Ok(documents) => Ok(Some(Topic {
-                documents,
-                is_framework: name == FRAMEWORK,
-            })),
-            Err(DocumentError::Missing) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let source = self.source(source).ok_or(DocumentError::Missing)?;
+        Ok(Topic {
+            documents: self.set_in(&source, folder).await?,
+            is_framework: name == FRAMEWORK,
+        })
     }
 
     /// Takes the form of a subscriber, and has its callback asked to confirm.
-    pub(super) async fn subscribe(self: &Arc<Self>, form: &str) -> Result<(), Refused> {
-        let hub = self.built_in.as_ref().ok_or(Refused::UnknownTopic)?;
-        let request = SubscriptionRequest::parse_form(form).ok_or(Refused::BadForm)?;
-        let callback = parse_uri(&request.callback).map_err(|_| Refused::BadCallback)?;
+    pub(super) async fn subscribe(self: &Arc<Self>, form: &str) -> Result<(), Refusal> {
+        let hub = self.built_in.as_ref().ok_or(Refusal::UnknownTopic)?;
+        let request = SubscriptionRequest::parse_form(form).ok_or(Refusal::BadSubscription)?;
+        let callback = parse_uri(&request.callback).map_err(|_| Refusal::BadCallback)?;
         if !matches!(callback.scheme(), "http" | "https") || has_userinfo(&callback) {
-            return Err(Refused::BadCallback);
+            return Err(Refusal::BadCallback);
         }
-        let topic = self
-            .topic(&request.topic)
-            .await
-            .map_err(|_| Refused::Busy)?;
-        if topic.is_none() && request.mode == Mode::Subscribe {
-            return Err(Refused::UnknownTopic);
+        match self.topic(&request.topic).await {
+            Err(DocumentError::Missing) if request.mode == Mode::Subscribe => {
+                return Err(Refusal::UnknownTopic);
+            }
+            Ok(_) | Err(DocumentError::Missing) => {}
+            Err(_) => return Err(Refusal::HubBusy),
         }
         let now = clock::now();
         let permit = Arc::clone(&hub.verifying).try_acquire_owned();
-        let permit = permit.map_err(|_| Refused::Busy)?;
+        let permit = permit.map_err(|_| Refusal::HubBusy)?;
         if !hub.may_ask(&callback, now.mono) {
-            return Err(Refused::Busy);
+            return Err(Refusal::HubBusy);
         }
-        let challenge = hex_name(16).map_err(|_| Refused::Busy)?;
+        let challenge = hex_name(16).map_err(|_| Refusal::HubBusy)?;
         let pending = hub
             .subscribers
             .lock()
             .hub
             .request(now.wall, request, challenge);
-        let pending = pending?;
+        let pending = pending.map_err(|refusal| match refusal {
+            hub::Refusal::SecretTooLong => Refusal::SecretTooLong,
+            _ => Refusal::HubFull,
+        })?;
         let publisher = Arc::clone(self);
         tokio::spawn(async move {
             publisher.verify(pending).await;
@@ -284,7 +227,7 @@ impl Publisher {
             Ok(Outcome::Unsubscribed(Some(ended))) => {
                 let key = (ended.topic, ended.callback);
                 hub.subscribers.lock().told.remove(&key);
-                self.store.delete_subscriptions(vec![key]).await
+                self.store.put_positions(vec![(key, None)]).await
             }
             Ok(Outcome::Unsubscribed(None)) => Ok(()),
             Err(refusal) => {

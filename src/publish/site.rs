@@ -14,7 +14,6 @@ use resyncd_mirror::{MirrorError, MirrorReader};
 
 use super::answer::SentFile;
 use super::documents::{SetDocument, SetDocuments, write_description, write_sitemap};
-use super::hub::Refused;
 use super::mementos::{MEMENTO, TIME_GATE, TIME_MAP};
 use super::spool::DocumentError;
 use super::uris::{CHANGES, DESCRIPTION, DOCUMENTS, DUMP, FRAMEWORK, HUB, WELL_KNOWN};
@@ -48,7 +47,12 @@ pub(super) enum Refusal {
     /// Other dumps are being made.
     DumpsBusy,
     /// The hub refuses a subscriber.
-    Subscription(Refused),
+    BadSubscription,
+    BadCallback,
+    UnknownTopic,
+    SecretTooLong,
+    HubFull,
+    HubBusy,
     Failed(&'static str, String),
 }
 
@@ -99,7 +103,30 @@ impl Refusal {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Other dumps are being made. [dumps-busy]",
             ),
-            Self::Subscription(refused) => refused.answer(),
+            Self::BadSubscription => (
+                StatusCode::BAD_REQUEST,
+                "hub.mode, hub.topic and hub.callback are needed, and the mode must be subscribe or unsubscribe. [bad-subscription]",
+            ),
+            Self::BadCallback => (
+                StatusCode::BAD_REQUEST,
+                "hub.callback must be an http or https URL without a user name. [bad-callback]",
+            ),
+            Self::UnknownTopic => (
+                StatusCode::NOT_FOUND,
+                "hub.topic is none that is published here. [unknown-topic]",
+            ),
+            Self::SecretTooLong => (
+                StatusCode::BAD_REQUEST,
+                "hub.secret must be shorter than 200 bytes. [secret-too-long]",
+            ),
+            Self::HubFull => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This hub has no room for another subscription. [hub-full]",
+            ),
+            Self::HubBusy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too many subscriptions are being verified; try again later. [hub-busy]",
+            ),
             Self::Failed(..) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Try again later. [unavailable]",
@@ -168,8 +195,7 @@ impl Publisher {
             Method::POST if path == HUB => {
                 let form = body_of(request, LONGEST_FORM).await;
                 let form = form.and_then(|form| String::from_utf8(form.into()).ok());
-                let subscribing = self.subscribe(form.as_deref().unwrap_or_default());
-                subscribing.await.map_err(Refusal::Subscription)?;
+                self.subscribe(form.as_deref().unwrap_or_default()).await?;
                 Ok(Answered::Response(StatusCode::ACCEPTED.into_response()))
             }
             Method::POST if path == DUMP && self.has_dumps() => {

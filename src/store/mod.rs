@@ -109,7 +109,7 @@ pub use tables::channel::{CallbackKeys, ChannelRecord};
 pub use tables::document::DocumentRecord;
 pub use tables::dump::DumpProgress;
 pub use tables::dump_package::PackageRecord;
-pub use tables::feed::FeedEntry;
+pub use tables::feed::{FeedEntry, SetChange};
 pub use tables::followed_source::SourceLocation;
 pub use tables::forgotten::{ForgottenResource, SetTotals};
 pub use tables::inbox::{Delivery, DeliveryOutcome, ProcessedDelivery};

@@ -7,8 +7,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::http::error_response::{error_response, status_of};
-use crate::status::StatusError;
-use crate::store::StoreError;
+use crate::http::state::OperatorState;
+use crate::status::{Status, StatusError};
+use crate::store::{FeedExcerpt, FeedSearch, StoreError};
 
 /// What a page may load: its style, its script, its icon and its news, from here. No inline script or style, no frame around it, no form
 /// to elsewhere.
@@ -106,6 +107,24 @@ pub(super) fn database_failed(root: &'static str, error: &StoreError) -> Respons
         error.code(),
         &message,
     )
+}
+
+impl OperatorState {
+    /// The status; else the page of the error. `root`: the way from the page to `/`.
+    pub(super) async fn status(&self, root: &'static str) -> Result<Status, Response> {
+        let status = self.engine.status().await;
+        status.map_err(|error| operation_failed(root, &error))
+    }
+
+    /// The last changes; else the page of the error.
+    pub(super) async fn changes(
+        &self,
+        root: &'static str,
+        search: FeedSearch,
+    ) -> Result<FeedExcerpt, Response> {
+        let changes = self.store.newest_changes(search).await;
+        changes.map_err(|error| database_failed(root, &error))
+    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use resyncd_mirror::{MirrorError, MirrorPath, MirrorReader};
 
 use super::answer::{database_failed, error_page, page_headers};
 use super::resource::{PageQuery, bad_uri};
-use super::state::PageState;
 use crate::http::query::Query;
+use crate::http::state::OperatorState;
 use crate::status::Status;
 use crate::store::ResourceView;
 
@@ -84,7 +84,7 @@ pub(super) async fn beginning(
 }
 
 pub(super) async fn file(
-    State(state): State<PageState>,
+    State(state): State<OperatorState>,
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Response> {
     let uri = query.uri().ok_or_else(bad_uri)?;

@@ -11,9 +11,9 @@ use url::form_urlencoded;
 use super::answer::{database_failed, page};
 use super::display::resource_page;
 use super::forms::Caller;
-use super::state::PageState;
 use super::view::Shell;
 use crate::http::query::Query;
+use crate::http::state::OperatorState;
 use crate::store::ResourceView;
 
 const ROOT: &str = "../";
@@ -41,7 +41,7 @@ struct FindPage<'a> {
 }
 
 pub(super) async fn find_page(
-    State(state): State<PageState>,
+    State(state): State<OperatorState>,
     Query(query): Query<FindQuery>,
 ) -> Result<Response, Response> {
     let part = query.part.trim();

@@ -8,11 +8,11 @@ use axum::response::{IntoResponse, Response};
 use super::answer::{not_rendered, operation_failed, page, wants_page};
 use super::forms::{Caller, Done};
 use super::rows::{Filter, SourceRow, rows};
-use super::state::PageState;
 use super::text::FrontText;
 use super::view::{ATTENTIONS, Headline, Shell, first, headline};
 use crate::http::error_response;
 use crate::http::query::Query;
+use crate::http::state::OperatorState;
 use crate::status::{Activity, AttentionOf, STATES, Status};
 use crate::store::{FeedEntry, FeedSearch};
 
@@ -37,7 +37,7 @@ struct FrontPage<'a> {
 }
 
 pub(super) async fn front_page(
-    State(state): State<PageState>,
+    State(state): State<OperatorState>,
     Query(done): Query<Done>,
     Query(filter): Query<Filter>,
     headers: HeaderMap,
@@ -58,7 +58,7 @@ pub(super) async fn front_page(
     response
 }
 
-async fn as_page(state: &PageState, status: &Status, done: &Done, filter: Filter) -> Response {
+async fn as_page(state: &OperatorState, status: &Status, done: &Done, filter: Filter) -> Response {
     let newest = match state.changes(ROOT, FeedSearch::newest(CHANGES)).await {
         Ok(newest) => newest,
         Err(failed) => return failed,

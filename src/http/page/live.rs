@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::state::{MAX_STREAMS, PageState};
 use crate::http::error_response::too_many_streams;
+use crate::http::state::{MAX_PAGES, OperatorState};
 use crate::store::Store;
 
 /// What happens within that time after something new is one event.
@@ -23,9 +23,9 @@ const GATHER: Duration = Duration::from_millis(250);
 /// What changes without a commit, such as the error of a poll, is seen after that time.
 const STEADY: Duration = Duration::from_secs(5);
 
-pub(super) async fn events(State(state): State<PageState>) -> Response {
-    let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
-        return too_many_streams(&state.rejections, MAX_STREAMS, "pages");
+pub(super) async fn events(State(state): State<OperatorState>) -> Response {
+    let Ok(permit) = Arc::clone(&state.pages).try_acquire_owned() else {
+        return too_many_streams(&state.rejections, MAX_PAGES, "pages");
     };
     // Subscribed to before the first event is sent: the page is read after it.
     let later = news(&state.store);

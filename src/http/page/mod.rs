@@ -14,7 +14,6 @@
 //! | `live` | the events that make the script of an open page read the page again |
 //! | `assets` | the style, the script and the icon |
 //! | `answer` | the headers of every page; the page of an error |
-//! | `state` | what the handlers need |
 //!
 //! Invariants: a page needs nothing from elsewhere, and its Content-Security-Policy allows nothing else; it works without the script.
 //! Text from outside is escaped by the templates, and only `http` and `https` URIs are links. Forms are guarded as all requests to
@@ -22,7 +21,7 @@
 //! approve deletions: `file` serves it as a picture or as plain text only, in a sandbox.
 //!
 //! A page costs as much as `GET /status` and some bounded reads. The changes of the hour and the day are counts that are kept
-//! ([`Engine::activity`]); the last changes are read from the end of the feed; those of one
+//! ([`Engine::activity`](crate::engine::Engine::activity)); the last changes are read from the end of the feed; those of one
 //! Source or resource are looked for among a bounded number of its newest entries, and so are resources by a part of their URIs. A link
 //! goes on from there.
 //!
@@ -42,34 +41,23 @@ mod live;
 mod resource;
 mod rows;
 mod source;
-mod state;
 mod strip;
 mod text;
 mod view;
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::routing::get;
 pub(super) use forms::Caller;
-use tokio_util::sync::CancellationToken;
 
-use super::rejection_counters::RejectionCounters;
-use crate::engine::Engine;
-use crate::store::Store;
+use super::state::OperatorState;
 
 /// Whether there is a page for people at a path: it reads, and changes nothing.
 pub(super) fn is_page(path: &str) -> bool {
     matches!(path, "/" | "/page/resource") || path.starts_with("/page/sources/")
 }
 
-/// The routes of the page. Event streams end when `stop` is cancelled.
-pub(super) fn page_router(
-    engine: Arc<Engine>,
-    store: Arc<Store>,
-    stop: CancellationToken,
-    rejections: RejectionCounters,
-) -> Router {
+/// The routes of the page.
+pub(super) fn page_router() -> Router<OperatorState> {
     Router::new()
         .route("/", get(front::front_page))
         .route("/page/sources/{name}", get(source::source_page))
@@ -80,5 +68,4 @@ pub(super) fn page_router(
         .route("/page/style.css", get(assets::style))
         .route("/page/script.js", get(assets::script))
         .route("/page/icon.svg", get(assets::icon))
-        .with_state(state::PageState::new(engine, store, stop, rejections))
 }

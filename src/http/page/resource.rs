@@ -11,9 +11,9 @@ use super::answer::{database_failed, error_page, page};
 use super::display::resource_page as page_of;
 use super::file::{Beginning, EXCERPT, beginning};
 use super::forms::Caller;
-use super::state::PageState;
 use super::view::Shell;
 use crate::http::query::Query;
+use crate::http::state::OperatorState;
 use crate::store::{FeedEntry, FeedSearch, ResourceView};
 
 const ROOT: &str = "../";
@@ -57,7 +57,7 @@ pub(super) fn bad_uri() -> Response {
 }
 
 pub(super) async fn resource_page(
-    State(state): State<PageState>,
+    State(state): State<OperatorState>,
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Response> {
     let uri = query.uri().ok_or_else(bad_uri)?;

@@ -10,9 +10,9 @@ use super::answer::{operation_failed, page, unknown_source};
 use super::display::source_page as page_of;
 use super::first_copy::{FirstCopy, first_copy};
 use super::forms::{Caller, Done};
-use super::state::PageState;
 use super::view::{ATTENTIONS, Shell, first};
 use crate::http::query::Query;
+use crate::http::state::OperatorState;
 use crate::status::{
     self, Activity, AttentionOf, FailedResource, HeldDeletion, SourceStatus, StatusError,
 };
@@ -57,7 +57,7 @@ pub(super) struct SourceQuery {
 
 /// What waits of a Source, one row more than is shown; `None`: there is no such Source.
 async fn waiting(
-    state: &PageState,
+    state: &OperatorState,
     name: &str,
 ) -> Result<Option<(Vec<FailedResource>, Vec<HeldDeletion>)>, StatusError> {
     let first = status::Page {
@@ -70,7 +70,7 @@ async fn waiting(
 }
 
 pub(super) async fn source_page(
-    State(state): State<PageState>,
+    State(state): State<OperatorState>,
     Path(name): Path<String>,
     Query(done): Query<Done>,
     Query(query): Query<SourceQuery>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::query_threads::Lane;
@@ -31,16 +31,8 @@ pub struct PublishedResource {
 /// A change, as it is published.
 #[derive(Clone, Debug)]
 pub struct PublishedChange {
-    /// Its number in the feed.
-    pub seq: i64,
-    /// Its time: no other change of the feed has the same.
-    pub at: DateTime<Utc>,
-    /// `created`, `updated` or `deleted`; `linked`: only its links have changed.
-    pub change: String,
-    /// The URI at the Source.
-    pub uri: String,
-    /// The path of its file, or of the one that it had.
-    pub path: Option<String>,
+    /// What the feed has of it.
+    pub row: SetChange,
     /// What the mirror has now; `None`: it has been deleted.
     pub resource: Option<PublishedResource>,
 }
@@ -180,9 +172,9 @@ impl PublishedRows<'_> {
     ) -> Result<(), E> {
         let failed = |error: rusqlite::Error| E::from(StoreError::from(error));
         let mut changes = feed::of_set(self.sql).map_err(failed)?;
-        let mut rows = changes.rows(set, (after, until)).map_err(failed)?;
-        while let Some(change) = rows.next().map_err(failed)? {
-            if !each(self.change(change)?)? {
+        let rows = changes.query_map(params![set, after, until], SetChange::from_row);
+        for row in rows.map_err(failed)? {
+            if !each(self.change(row.map_err(failed)?)?)? {
                 break;
             }
         }
@@ -255,17 +247,11 @@ impl PublishedRows<'_> {
         Ok(PublishedResource { view, targets })
     }
 
-    fn change(&self, change: SetChange) -> Result<PublishedChange, StoreError> {
-        let view = resource::view_of(self.sql, change.resource)?;
+    fn change(&self, row: SetChange) -> Result<PublishedChange, StoreError> {
+        let view = resource::view_of(self.sql, row.resource)?;
         let view = view.filter(|view| !view.deleted && view.applied_at.is_some());
-        Ok(PublishedChange {
-            seq: change.seq,
-            at: change.at,
-            change: change.change,
-            uri: change.uri,
-            path: change.path,
-            resource: view.map(|view| self.resource(view)).transpose()?,
-        })
+        let resource = view.map(|view| self.resource(view)).transpose()?;
+        Ok(PublishedChange { row, resource })
     }
 }
 

@@ -6,7 +6,7 @@ use resourcesync::entries::LinkLimit;
 use resourcesync::{Link, SourceTime};
 use resyncd_core::ResourceUri;
 use rusqlite::{
-    CachedStatement, Connection, OptionalExtension, Params, Result, Row, Rows, Statement, params,
+    CachedStatement, Connection, OptionalExtension, Params, Result, Row, Statement, params,
 };
 
 use super::identity::Identity;
@@ -468,15 +468,19 @@ pub(crate) fn last_before(sql: &Connection, after: i64, time: DateTime<Utc>) -> 
 
 /// A change of a published set.
 #[derive(Clone, Debug)]
-pub(crate) struct SetChange {
-    pub(crate) seq: i64,
-    pub(crate) at: DateTime<Utc>,
-    pub(crate) resource: ResourceId,
-    /// As of a [`FeedEntry`].
-    pub(crate) change: String,
-    pub(crate) uri: String,
-    /// As of a [`FeedEntry`].
-    pub(crate) path: Option<String>,
+pub struct SetChange {
+    /// Its number in the feed.
+    pub seq: i64,
+    /// Its time: no other change of the feed has the same.
+    pub at: DateTime<Utc>,
+    /// The row of its resource.
+    pub resource: ResourceId,
+    /// `created`, `updated` or `deleted`; `linked`: only its links have changed.
+    pub change: String,
+    /// The URI at the Source.
+    pub uri: String,
+    /// The path of its file, or of the one that it had.
+    pub path: Option<String>,
 }
 
 /// What is an entry of a set of a Source: it is of a resource that belongs to the set, or of one that was deleted.
@@ -484,14 +488,8 @@ const OF_SET: &str = "feed.set_id IN (SELECT id FROM source_set WHERE source = (
     AND seq > ?2 AND seq <= ?3 AND (feed.change IN ('d', 'deleted')
         OR EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = feed.resource_id))";
 
-/// The query of the changes of a set.
-pub(crate) struct SetChanges<'a>(CachedStatement<'a>);
-
-/// The changes of a set, oldest first.
-pub(crate) struct SetChangeRows<'a>(Rows<'a>);
-
-/// The changes of a set.
-pub(crate) fn of_set(sql: &Connection) -> Result<SetChanges<'_>> {
+/// The query of the changes of a set with a number after one and up to another one, oldest first.
+pub(crate) fn of_set(sql: &Connection) -> Result<CachedStatement<'_>> {
     sql.prepare_cached(&format!(
         "SELECT seq, feed.applied_at AS at, feed.resource_id AS resource, feed.change AS change, feed.path AS path,
                 COALESCE(resource.uri, removed_resource.uri) AS uri
@@ -499,35 +497,20 @@ pub(crate) fn of_set(sql: &Connection) -> Result<SetChanges<'_>> {
               LEFT JOIN resource ON resource.id = feed.resource_id
          WHERE {OF_SET} ORDER BY seq"
     ))
-    .map(SetChanges)
 }
 
-impl SetChanges<'_> {
-    /// Those with a number after `after` and up to `until`.
-    pub(crate) fn rows(
-        &mut self,
-        set: SetId,
-        (after, until): (i64, i64),
-    ) -> Result<SetChangeRows<'_>> {
-        self.0.query(params![set, after, until]).map(SetChangeRows)
-    }
-}
-
-impl SetChangeRows<'_> {
-    pub(crate) fn next(&mut self) -> Result<Option<SetChange>> {
-        let Some(row) = self.0.next()? else {
-            return Ok(None);
-        };
+impl SetChange {
+    pub(crate) fn from_row(row: &Row<'_>) -> Result<Self> {
         let uri: ResourceUri = column(row, "uri")?;
         let path: String = row.get("path")?;
-        Ok(Some(SetChange {
+        Ok(Self {
             seq: row.get("seq")?,
             at: row.get::<_, Micros>("at")?.0,
             resource: row.get("resource")?,
             change: word_of(CHANGES, row.get("change")?),
             path: mirrored_path::of(Some(path).filter(|path| path != PLAIN), &uri),
             uri: uri.to_string(),
-        }))
+        })
     }
 }
 

@@ -77,28 +77,17 @@ impl Store {
         .await
     }
 
-    /// Stores how far subscribers have been told, by topic and callback.
+    /// Stores how far subscribers have been told, by topic and callback; `None`: the subscription has ended, and is removed.
     pub async fn put_positions(
         self: &Arc<Self>,
-        told: Vec<(String, String, TopicPosition)>,
+        told: Vec<((String, String), Option<TopicPosition>)>,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
-            for (topic, callback, position) in &told {
-                subscription::set_position(tx.sql, topic, callback, *position)?;
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    /// Removes subscriptions, by topic and callback.
-    pub async fn delete_subscriptions(
-        self: &Arc<Self>,
-        ended: Vec<(String, String)>,
-    ) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            for (topic, callback) in &ended {
-                subscription::delete(tx.sql, topic, callback)?;
+            for ((topic, callback), position) in &told {
+                match position {
+                    Some(at) => subscription::set_position(tx.sql, topic, callback, *at)?,
+                    None => subscription::delete(tx.sql, topic, callback)?,
+                }
             }
             Ok(())
         })
