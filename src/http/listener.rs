@@ -10,6 +10,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use resourcesync::uri::parse_uri;
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -19,6 +20,8 @@ use super::rejection_counters::RejectionCounters;
 
 /// How long a peer may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a peer may take none of what is sent to it.
+const STALLED: Duration = Duration::from_secs(60);
 /// How many connections are open at once. When there are more, idle ones are closed.
 const MAX_CONNECTIONS: usize = 256;
 /// How long a new connection may be without a request before it is closed for another one, or to free a file descriptor.
@@ -109,6 +112,9 @@ pub async fn serve(
         };
         // Responses are small and written at once: there is nothing to coalesce.
         let _ = stream.set_nodelay(true);
+        // Who reads nothing for that long is gone.
+        let stalled = u32::try_from(STALLED.as_millis()).unwrap_or(u32::MAX);
+        let _ = set_tcp_user_timeout(&stream, stalled);
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use resourcesync::Capability;
 use resyncd_fetch::{FetchError, WebhookAnswer, WebhookReceiver, WebhookRequest, pause};
 use tokio_util::sync::CancellationToken;
@@ -15,17 +14,10 @@ use super::spool::DocumentError;
 use super::uris::CHANGES;
 use crate::store::{TopicPosition, Wake};
 
+/// How many changes the hub finds at once.
+const MOST_CHANGES: usize = 10_000;
 /// How often it is looked for news if nothing is applied: a set is published without a change.
 const INTERVAL: Duration = Duration::from_secs(60);
-
-/// What another hub has been told of a topic.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Announced {
-    /// Where what the hub finds at the topic begins.
-    from: TopicPosition,
-    /// What it has been told of.
-    until: TopicPosition,
-}
 
 /// Why a hub is not told.
 #[derive(Debug, thiserror::Error)]
@@ -48,9 +40,10 @@ pub(super) async fn announce(publisher: &Publisher, hub: &Url, stop: &Cancellati
             announce_news(publisher, &receiver).await
         };
         let wait = match told.await {
-            Ok(()) => {
+            Ok(has_told) => {
                 failures = 0;
-                INTERVAL
+                // The hub has that long to read what it was told of.
+                if has_told { TIMEOUT } else { INTERVAL }
             }
             Err(error) => {
                 failures += 1;
@@ -80,26 +73,28 @@ pub(super) async fn announce(publisher: &Publisher, hub: &Url, stop: &Cancellati
     }
 }
 
-async fn announce_news(publisher: &Publisher, hub: &WebhookReceiver) -> Result<(), AnnounceError> {
+/// Tells a hub of the next changes of each set; returns whether there may be more.
+async fn announce_news(
+    publisher: &Publisher,
+    hub: &WebhookReceiver,
+) -> Result<bool, AnnounceError> {
+    let mut has_told = false;
     for source in &*publisher.sources() {
         for documents in publisher.sets(source).await? {
-            let after = publisher.announced(&documents).until;
-            let set = documents.set.id;
-            let newest = publisher
-                .store
-                .published(move |rows| rows.newest_change(set, after.number, i64::MAX));
-            let newest = newest.await.map_err(DocumentError::from)?;
-            let Some((number, until)) = newest else {
+            let topic = documents.topic(CHANGES);
+            let before = publisher.announced(&documents).await?;
+            let from = before.position;
+            let making = publisher.store.published(move |rows| {
+                Ok(change_notification(&documents, rows, from, MOST_CHANGES))
+            });
+            let Some(news) = making.await.map_err(DocumentError::from)?? else {
                 continue;
             };
-            let until = TopicPosition { number, until };
-            // The hub reads it at once. Of one that is not told, `from` stays where it is.
-            let before = publisher.announced(&documents);
-            let topic = documents.topic(CHANGES);
             let note = |news| {
                 publisher.announced.lock().insert(topic.to_string(), news);
             };
-            note(Announced { from: after, until });
+            // The hub reads it at once. Of one that is not told, the topic has what it had.
+            note(news);
             let told = match hub.send(&announcement(&topic)).await {
                 Ok(WebhookAnswer::Accepted) => Ok(()),
                 Ok(WebhookAnswer::Gone) => Err(AnnounceError::Refused(410)),
@@ -107,9 +102,10 @@ async fn announce_news(publisher: &Publisher, hub: &WebhookReceiver) -> Result<(
                 Err(error) => Err(error.into()),
             };
             told.inspect_err(|_| note(before))?;
+            has_told = true;
         }
     }
-    Ok(())
+    Ok(has_told)
 }
 
 /// The request that tells a hub of news at a topic.
@@ -127,39 +123,25 @@ fn announcement(topic: &Url) -> WebhookRequest {
 }
 
 impl Publisher {
-    /// What another hub has been told of the changes of a set.
-    fn announced(&self, documents: &SetDocuments) -> Announced {
-        let topic = documents.topic(CHANGES);
-        let known = self.announced.lock().get(topic.as_str()).copied();
-        let begin = TopicPosition {
-            number: documents.set.after,
-            until: documents.set.since,
-        };
-        known.unwrap_or(Announced {
-            from: begin,
-            until: begin,
-        })
-    }
-
-    /// What another hub finds at a topic: the news that it was told of.
-    pub(super) async fn announced_notification(
+    /// What another hub finds at the topic of the changes of a set: what it was told of last. At first that is nothing, of a set that was
+    /// published before as of now: those who follow it see by the next interval what has changed before.
+    pub(super) async fn announced(
         &self,
-        documents: SetDocuments,
-    ) -> Result<Bytes, DocumentError> {
-        let from = self.announced(&documents).from;
-        let making = self.store.published(move |rows| {
-            let made = change_notification(&documents, rows, from);
-            Ok(made.map(|made| {
-                made.unwrap_or_else(|| {
-                    Notification::new(
-                        &documents,
-                        Capability::ChangeNotification,
-                        &[],
-                        (from, from),
-                    )
-                })
-            }))
-        });
-        Ok(making.await??.body)
+        documents: &SetDocuments,
+    ) -> Result<Notification, DocumentError> {
+        let topic = documents.topic(CHANGES).to_string();
+        if let Some(known) = self.announced.lock().get(&topic) {
+            return Ok(known.clone());
+        }
+        let state = self.state(documents).await?;
+        let (mut number, mut until) = (documents.set.after, documents.set.since);
+        if until < self.started_at {
+            (number, until) = (state.changed, state.at);
+        }
+        let newest = TopicPosition { number, until };
+        let capability = Capability::ChangeNotification;
+        let nothing = Notification::new(documents, capability, &[], (newest, newest));
+        let mut announced = self.announced.lock();
+        Ok(announced.entry(topic).or_insert(nothing).clone())
     }
 }

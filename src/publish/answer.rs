@@ -137,8 +137,7 @@ impl SentFile {
         insert(&mut headers, header::ACCEPT_RANGES, "bytes");
         insert(&mut headers, header::CONTENT_SECURITY_POLICY, POLICY);
         insert(&mut headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-        if let Some(modified) = self.modified {
-            let modified = fmt_http_date(SystemTime::from(modified));
+        if let Some(modified) = self.modified.and_then(http_date) {
             insert(&mut headers, header::LAST_MODIFIED, &modified);
         }
         if let Some(encoding) = &self.encoding {
@@ -210,6 +209,13 @@ enum Requested {
     /// From one byte to another, both of them included.
     Part(u64, u64),
     Unsatisfiable,
+}
+
+/// A time in the form of HTTP; `None`: it has none for a time before 1970 or after 9999.
+pub(super) fn http_date(at: DateTime<Utc>) -> Option<String> {
+    const END: i64 = 253_402_300_800;
+    let is_one = (0..END).contains(&at.timestamp());
+    is_one.then(|| fmt_http_date(SystemTime::from(at)))
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {

@@ -45,7 +45,7 @@ pub(super) const RETRIES: Bounds = Bounds {
 pub(super) struct Notification {
     pub(super) body: Bytes,
     /// Where who has got it is.
-    position: TopicPosition,
+    pub(super) position: TopicPosition,
 }
 
 impl Notification {
@@ -270,19 +270,20 @@ fn notification(
     if topic.is_framework {
         framework_notification(&topic.documents, rows, position)
     } else {
-        change_notification(&topic.documents, rows, position)
+        change_notification(&topic.documents, rows, position, MOST_CHANGES)
     }
 }
 
-/// The changes after a position.
+/// The changes after a position, at most so many.
 pub(super) fn change_notification(
     documents: &SetDocuments,
     rows: &PublishedRows<'_>,
     mut position: TopicPosition,
+    most: usize,
 ) -> Result<Option<Notification>, DocumentError> {
     let spans = documents.spans(rows)?;
     // What is older than the Change Lists is lost to who was away for so long: the interval says so.
-    if let Some(first) = spans.first().filter(|first| first.after > position.number) {
+    if let Some(first) = spans.first().filter(|first| first.after >= position.number) {
         position = TopicPosition {
             number: first.after,
             until: first.from,
@@ -295,7 +296,7 @@ pub(super) fn change_notification(
         rows.changes(documents.set.id, range, |change| {
             last = Some((change.row.seq, change.row.at));
             entries.extend(documents.form.change(&documents.set.source, &change));
-            Ok::<_, DocumentError>(entries.len() < MOST_CHANGES)
+            Ok::<_, DocumentError>(entries.len() < most)
         })?;
         if last.is_some() {
             break;

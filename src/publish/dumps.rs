@@ -3,10 +3,9 @@
 //! Invariants: nothing of a package is in memory as a whole, and on disk only one of at most [`MOST_KEPT`] bytes that a document names; no more
 //! than [`AT_ONCE`] are made at once; the manifest, which is the last member, states what the package has.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header;
@@ -14,10 +13,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures_util::stream;
-use resourcesync::{Capability, DocumentWriter, Entry, Head, Root, SourceTime, Verifier};
+use resourcesync::{
+    Capability, ChangeKind, DocumentWriter, Entry, Head, Root, SourceTime, Verifier,
+};
 use resyncd_mirror::MirrorReader;
 use serde::Deserialize;
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -42,8 +42,6 @@ const MOST_CHANGED: usize = CHANGES_A_LIST as usize;
 /// The pieces of a package that wait to be sent, and how long each is.
 const PIECES: usize = 4;
 const PIECE: usize = 256 << 10;
-/// How long a reader may take nothing.
-const STALLED: Duration = Duration::from_secs(60);
 /// The name of the manifest in a package.
 const MANIFEST: &str = "manifest.xml";
 
@@ -88,9 +86,13 @@ impl Package {
         // It has all changes up to the newest one.
         package.head.md.at = Some(SourceTime::from(rows.state(&set.set)?.at));
         rows.resources(set.set.id, set.page_range(page), |resource| {
-            package.put(set.form.resource(&resource), resource.view.path);
+            let path = resource.view.path.clone();
+            package.members.push((set.form.resource(&resource), path));
             Ok::<_, DocumentError>(())
         })?;
+        if package.members.is_empty() {
+            return Err(DocumentError::Missing);
+        }
         Ok(package)
     }
 
@@ -120,12 +122,14 @@ impl Package {
         package.head.md.until = Some(SourceTime::from(end));
         package.until = Some(if is_cut { newest.0 } else { until });
         for change in &changes {
-            let path = change
-                .resource
-                .as_ref()
-                .and_then(|resource| resource.view.path.clone());
-            let entry = set.form.change(&source.name, change);
-            package.members.extend(entry.map(|entry| (entry, path)));
+            let Some(entry) = set.form.change(&source.name, change) else {
+                continue;
+            };
+            // What was deleted may have been created again since.
+            let resource = change.resource.as_ref();
+            let resource = resource.filter(|_| entry.md.change != Some(ChangeKind::Deleted));
+            let path = resource.and_then(|resource| resource.view.path.clone());
+            package.members.push((entry, path));
         }
         Ok(package)
     }
@@ -135,10 +139,6 @@ impl Package {
         let members = self.members.iter().filter(|(_, path)| path.is_some());
         let lengths = members.map(|(entry, _)| entry.md.content.length.unwrap_or(0));
         lengths.fold(0, u64::saturating_add)
-    }
-
-    fn put(&mut self, entry: Entry, path: Option<String>) {
-        self.members.push((entry, path));
     }
 
     /// Writes the package.
@@ -154,10 +154,10 @@ impl Package {
         for (mut entry, path) in self.members {
             if let Some(path) = path {
                 let parsed = self.source.parse_path(&path).map_err(io::Error::other)?;
-                // One that is gone by now is in the next Change List.
-                let Ok(mut file) = mirror.open_file(&parsed) else {
-                    continue;
-                };
+                // A package without it would state that there is none.
+                let mut file = mirror.open_file(&parsed).map_err(io::Error::other)?;
+                // Below a folder: none is the manifest.
+                let path = format!("resources/{path}");
                 zip.start_file(path.as_str(), stored)?;
                 let mut verifier = Verifier::new(None, &[]);
                 let mut piece = vec![0; PIECE];
@@ -228,9 +228,8 @@ struct PieceSender(mpsc::Sender<io::Result<Bytes>>);
 impl Write for PieceSender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = Bytes::copy_from_slice(bytes);
-        // Who reads nothing does not keep others from their dumps.
-        let sending = self.0.send_timeout(Ok(piece), STALLED);
-        let sent = Handle::current().block_on(sending);
+        // The listener ends the connection of who reads nothing.
+        let sent = self.0.blocking_send(Ok(piece));
         sent.map_err(|_| io::ErrorKind::BrokenPipe)?;
         Ok(bytes.len())
     }
@@ -256,13 +255,18 @@ impl Publisher {
     ) -> Result<Answered, Refusal> {
         let parsed = name.rsplit_once('-').filter(|_| set.dumps);
         let parsed = parsed.and_then(|(kind, number)| Some((kind, number.parse().ok()?)));
-        let is_of_changes = match parsed {
-            Some((RESOURCE_DUMP, _)) => false,
-            Some((CHANGE_DUMP, _)) => true,
-            _ => return Err(Refusal::NotFound),
-        };
-        let (_, number): (_, i64) = parsed.ok_or(Refusal::NotFound)?;
-        let version = set.snapshot_version(&self.state(&set).await?);
+        let (kind, number): (_, i64) = parsed.ok_or(Refusal::NotFound)?;
+        let is_of_changes = kind == CHANGE_DUMP;
+        // One name for each.
+        let is_name = format!("{kind}-{number}") == name;
+        if !is_name || !(is_of_changes || kind == RESOURCE_DUMP) {
+            return Err(Refusal::NotFound);
+        }
+        let state = self.state(&set).await?;
+        if !is_of_changes && !set.may_have(SetDocument::ResourceListPage(number), state.last) {
+            return Err(Refusal::NotFound);
+        }
+        let version = set.snapshot_version(&state);
         let key = set.topic(&format!("{name}.zip")).path().to_owned();
         let mut long = None;
         let making = async {
@@ -335,11 +339,15 @@ impl Publisher {
         let mut package = Package::new(source, Capability::ResourceDumpManifest);
         package.head.md.at = at.map(SourceTime::from);
         let form = self.form_of(source);
+        let mut named = HashSet::new();
         for (of, resource) in &resources {
             if of != source {
                 return Err(Refusal::BadDump);
             }
-            package.put(form.resource(resource), resource.view.path.clone());
+            if named.insert(resource.view.id) {
+                let path = resource.view.path.clone();
+                package.members.push((form.resource(resource), path));
+            }
         }
         Ok(package)
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use notify::{Event, EventKind, RecursiveMode, Watcher};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use resourcesync::{SourceTime, Verifier};
 use resyncd_core::ResourceUri;
@@ -92,7 +92,8 @@ impl Reported {
             Ok(event) if !event.need_rescan() => {
                 for path in &event.paths {
                     let relative = path.strip_prefix(root).ok().and_then(Path::to_str);
-                    match relative {
+                    // Of the folder itself: another one may have taken its place.
+                    match relative.filter(|relative| !relative.is_empty()) {
                         Some(relative) if paths.changed.len() < MOST_REPORTED => {
                             paths.changed.insert(relative.to_owned());
                         }
@@ -192,10 +193,12 @@ impl Recorder<'_> {
     }
 
     /// Has the system report changes. Without that they are found when everything is looked at.
-    fn watch(&self, reported: &Arc<Reported>) -> Option<notify::RecommendedWatcher> {
+    fn watch(&self, reported: &Arc<Reported>) -> Option<RecommendedWatcher> {
         let root = self.folder.root.canonicalize().ok()?;
         let (noting, of) = (Arc::clone(reported), root.clone());
-        let watcher = notify::recommended_watcher(move |event| noting.note(&of, event));
+        // What symbolic links lead to is not published.
+        let config = notify::Config::default().with_follow_symlinks(false);
+        let watcher = RecommendedWatcher::new(move |event| noting.note(&of, event), config);
         let watching = watcher.and_then(|mut watcher| {
             watcher.watch(&root, RecursiveMode::Recursive)?;
             Ok(watcher)
@@ -316,9 +319,18 @@ impl Recorder<'_> {
             entries.retain(|entry| {
                 let path = MirrorPath::parse_in_folder(&entry.path).ok();
                 let opened = path.map(|path| mirror.open_file(&path));
-                matches!(opened, Some(Err(MirrorError::Missing { .. })))
+                // Or another kind of thing has taken its place.
+                let is_gone = |error: &MirrorError| {
+                    matches!(
+                        error,
+                        MirrorError::Missing { .. } | MirrorError::Blocked { .. }
+                    )
+                };
+                opened.is_some_and(|opened| opened.is_err_and(|error| is_gone(&error)))
             });
-            if !entries.is_empty() && mirror.files_of_folder("").next().transpose()?.is_none() {
+            let is_published =
+                |path: Result<MirrorPath, _>| path.is_ok_and(|path| is_published(path.as_str()));
+            if !entries.is_empty() && !mirror.files_of_folder("").any(is_published) {
                 return Err(FolderError::Empty);
             }
             Ok(entries)

@@ -19,6 +19,7 @@ use websub::hub::{self, Hub, HubRules, Outcome, PendingVerification, Subscriptio
 use websub::{Mode, SubscriptionRequest};
 
 use super::Publisher;
+use super::deliveries::TIMEOUT;
 use super::documents::SetDocuments;
 use super::site::Refusal;
 use super::spool::DocumentError;
@@ -210,16 +211,15 @@ impl Publisher {
             return;
         };
         let host = url.host_str().unwrap_or_default().to_owned();
-        let (status, body) = match self.client.ask_callback(&url).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                tracing::debug!(
-                    code = error.code(),
-                    host,
-                    "a subscription was not verified: the callback does not answer"
-                );
-                return;
-            }
+        let asking = tokio::time::timeout(TIMEOUT, self.client.ask_callback(&url));
+        let Ok(Ok((status, body))) = asking.await else {
+            let code = "not-confirmed";
+            tracing::debug!(
+                code,
+                host,
+                "a subscription was not verified: the callback does not answer"
+            );
+            return;
         };
         let outcome = hub.subscribers.lock().hub.confirm(pending, status, &body);
         let stored = match outcome {
@@ -252,7 +252,13 @@ impl Publisher {
     ) -> Result<(), StoreError> {
         let key = (begun.topic.clone(), begun.callback.clone());
         let storing = self.store.put_subscription(clock::now().wall, begun).await;
-        let stored = storing.inspect_err(|_| hub.subscribers.lock().remove(&key))?;
+        let stored = storing.inspect_err(|_| {
+            let mut subscribers = hub.subscribers.lock();
+            // One that renews its subscription has the one before.
+            if !subscribers.told.contains_key(&key) {
+                subscribers.remove(&key);
+            }
+        })?;
         let is_new = {
             let told = &mut hub.subscribers.lock().told;
             let is_new = !told.contains_key(&key);

@@ -2,12 +2,11 @@
 //! path of a file and, as archives have it, at its URI or that of its original.
 
 use std::fs::File;
-use std::time::SystemTime;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use chrono::{DateTime, NaiveDateTime, Utc};
-use httpdate::{fmt_http_date, parse_http_date};
+use httpdate::parse_http_date;
 use percent_encoding::percent_decode_str;
 use resourcesync::SourceTime;
 use resourcesync::uri::parse_uri;
@@ -15,7 +14,7 @@ use resyncd_core::version_name;
 use resyncd_mirror::{MirrorPath, MirrorReader, publication_paths};
 use url::Url;
 
-use super::answer::SentFile;
+use super::answer::{SentFile, http_date};
 use super::site::{Answered, Refusal};
 use super::spool::DocumentError;
 use super::uris::DOCUMENTS;
@@ -136,7 +135,7 @@ impl Publisher {
             .or(versions.times.first());
         let at = *found.ok_or(Refusal::NotFound)?;
         let place = self.memento_uri(&versions, at).ok_or(Refusal::NotFound)?;
-        let (links, at) = (self.links_of(&versions), fmt_http_date(at.into()));
+        let (links, at) = (self.links_of(&versions), http_date(at).unwrap_or_default());
         let headers = [
             (header::LOCATION, place.to_string()),
             (header::VARY, "accept-datetime".to_owned()),
@@ -169,8 +168,7 @@ impl Publisher {
             versions.original
         );
         for &at in &versions.times {
-            if let Some(uri) = self.memento_uri(&versions, at) {
-                let at = fmt_http_date(SystemTime::from(at));
+            if let Some((uri, at)) = self.memento_uri(&versions, at).zip(http_date(at)) {
                 text.push_str(&format!(",\n<{uri}>;rel=\"memento\";datetime=\"{at}\""));
             }
         }
@@ -213,7 +211,7 @@ impl Publisher {
         Ok(Answered::File(SentFile {
             modified: Some(at),
             headers: vec![
-                (DATETIME, fmt_http_date(SystemTime::from(at))),
+                (DATETIME, http_date(at).unwrap_or_default()),
                 (header::LINK, self.links_of(&versions)),
             ],
             ..file

@@ -44,8 +44,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use announcements::Announced;
 use chrono::{DateTime, TimeDelta, Utc};
+use deliveries::Notification;
 use documents::{SetDocument, SetDocuments, oldest_day};
 use entries::EntryForm;
 use hub::PublishedHub;
@@ -90,6 +90,7 @@ impl PublishedSource {
 
 /// What publishes.
 pub struct Publisher {
+    started_at: DateTime<Utc>,
     store: Arc<Store>,
     settings: PublishConfig,
     uris: SiteUris,
@@ -100,7 +101,7 @@ pub struct Publisher {
     dumps: Arc<Semaphore>,
     client: Client,
     /// What another hub has been told, by topic.
-    announced: Mutex<HashMap<String, Announced>>,
+    announced: Mutex<HashMap<String, Notification>>,
     /// The hub of this daemon.
     built_in: Option<PublishedHub>,
 }
@@ -128,6 +129,7 @@ impl Publisher {
             PublishHub::At(_) | PublishHub::None => None,
         };
         Ok(Self {
+            started_at: clock::now().wall,
             store,
             settings: config.publish.clone(),
             uris: SiteUris::new(base),

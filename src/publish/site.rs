@@ -1,6 +1,7 @@
 //! The listener for Destinations: which request is for what.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -24,6 +25,9 @@ use crate::http::{BearerToken, Peer, RejectionCounters, require_token};
 const LONGEST_DUMP: usize = 4 << 20;
 /// The longest form of a subscriber, in bytes.
 const LONGEST_FORM: usize = 16 << 10;
+
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a request is answered with.
 pub(super) enum Answered {
@@ -175,11 +179,10 @@ async fn answer(State(publisher): State<Arc<Publisher>>, request: Request) -> Re
     }
 }
 
-/// The body of a request, if it is no longer than that.
+/// The body of a request, if it is no longer than that, and arrives in time.
 async fn body_of(request: Request, longest: usize) -> Option<Bytes> {
-    axum::body::to_bytes(request.into_body(), longest)
-        .await
-        .ok()
+    let reading = axum::body::to_bytes(request.into_body(), longest);
+    tokio::time::timeout(BODY_TIMEOUT, reading).await.ok()?.ok()
 }
 
 impl Publisher {
@@ -318,7 +321,7 @@ impl Publisher {
         }
         if name == CHANGES && self.built_in.is_none() {
             let headers = [(header::CONTENT_TYPE, XML), (header::LINK, &*links)];
-            let body = self.announced_notification(set).await?;
+            let body = self.announced(&set).await?.body;
             return Ok(Answered::Response((headers, body).into_response()));
         }
         let document = match name {

@@ -34,8 +34,8 @@ pub(super) enum DocumentError {
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The temporary file.
-    #[error("a temporary file can't be written: {0}")]
+    /// A file of it can't be read, or the temporary file can't be written.
+    #[error("it can't be made: {0}")]
     Io(#[from] io::Error),
     /// There is no such document.
     #[error("nothing is published here")]

@@ -178,6 +178,86 @@ async fn files_go_and_come_with_their_folders() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_has_become_another_kind_of_thing_is_deleted() {
+    let published = Folder::start(&["a.txt", "b.txt", "sub/c.txt", "d.txt"]).await;
+    published
+        .until_listed(&["a.txt", "b.txt", "d.txt", "sub/c.txt"])
+        .await;
+    let path = published.path();
+    for name in ["a.txt", "b.txt"] {
+        fs::remove_file(path.join(name)).unwrap();
+    }
+    fs::remove_dir_all(path.join("sub")).unwrap();
+    put(&path, "a.txt/new.txt", "in a folder");
+    std::os::unix::fs::symlink("d.txt", path.join("b.txt")).unwrap();
+    put(&path, "sub", "a file");
+    published
+        .until_listed(&["a.txt/new.txt", "d.txt", "sub"])
+        .await;
+}
+
+/// A package without them would state that there are none.
+#[tokio::test(flavor = "multi_thread")]
+async fn package_is_not_made_without_its_files() {
+    let published = Folder::start(&["a.txt", "manifest.xml"]).await;
+    published.until_listed(&["a.txt", "manifest.xml"]).await;
+    let dump = published.entries("resourcedump.xml").await.unwrap();
+    let package = async || {
+        let answer = send(|| client().get(dump[0].loc.clone())).await;
+        (answer.status().as_u16(), answer.bytes().await.unwrap())
+    };
+    let elsewhere = published.folder.path().join("elsewhere");
+    fs::rename(published.path(), &elsewhere).unwrap();
+    fs::create_dir(published.path()).unwrap();
+    let (status, text) = package().await;
+    assert_eq!(status, 503, "{text:?}");
+    fs::remove_dir(published.path()).unwrap();
+    fs::rename(&elsewhere, published.path()).unwrap();
+    let (status, bytes) = package().await;
+    assert_eq!(status, 200);
+    let zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
+    assert_eq!(zip.len(), 3);
+    for other in [
+        "resourcedump-1.zip",
+        "resourcedump-00.zip",
+        "resourcedump-+0.zip",
+    ] {
+        let url = dump[0].loc.join(other).unwrap();
+        let answer = send(|| client().get(url.clone())).await;
+        assert_eq!(answer.status().as_u16(), 404, "{other}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folder_is_published_as_it_is_at_another_url() {
+    let mut published = Folder::start(&["a.txt", "b.txt"]).await;
+    published.until_listed(&["a.txt", "b.txt"]).await;
+    published.stop().await;
+    fs::remove_file(published.path().join("b.txt")).unwrap();
+    let daemon = Daemon::start(published.config.clone()).await.unwrap();
+    published.base = Url::parse(&format!("http://{}/", daemon.publish.unwrap())).unwrap();
+    published.daemon = Some(daemon);
+    published.until_listed(&["a.txt"]).await;
+    put(&published.path(), "c.txt", "new");
+    published.until_listed(&["a.txt", "c.txt"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_of_a_time_before_1970_is_served() {
+    let published = Folder::start(&["a.txt"]).await;
+    let old = published.path().join("old.txt");
+    fs::write(&old, "old").unwrap();
+    let before = SystemTime::UNIX_EPOCH - Duration::from_secs(86_400 * 3650);
+    let file = File::options().write(true).open(&old).unwrap();
+    file.set_modified(before).unwrap();
+    published.until_listed(&["a.txt", "old.txt"]).await;
+    let url = published.base.join("files/old.txt").unwrap();
+    let answer = send(|| client().get(url.clone())).await;
+    assert!(!answer.headers().contains_key("last-modified"));
+    assert_eq!(answer.text().await.unwrap(), "old");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn file_that_is_replaced_by_one_of_the_same_length_and_time_is_another_one() {
     let published = Folder::start(&["a.txt"]).await;
     published.until_listed(&["a.txt"]).await;
@@ -217,6 +297,7 @@ async fn folder_that_is_empty_after_a_restart_deletes_nothing() {
     let elsewhere = published.folder.path().join("elsewhere");
     fs::rename(published.path(), &elsewhere).unwrap();
     fs::create_dir(published.path()).unwrap();
+    put(&published.path(), ".not-mounted", "");
     let base = published.base.clone();
     published.config.publish.listen = format!("127.0.0.1:{}", base.port().unwrap())
         .parse()

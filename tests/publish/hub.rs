@@ -12,12 +12,13 @@ use axum::routing::{get, post};
 use parking_lot::Mutex;
 use resourcesync::{Capability, Document, read_document};
 use resyncd::config::PublishHub;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use url::{Url, form_urlencoded};
 use websub::{Mode, Signature, SubscriptionRequest, Verification};
 
 use super::Published;
-use crate::support::{SET, client, eventually, resources, send};
+use crate::support::{SET, client, eventually, resources, send, soon};
 
 /// A subscriber that is no resyncd.
 #[derive(Clone)]
@@ -339,6 +340,21 @@ async fn publisher_and_hub_do_what_the_tests_of_websub_rocks_ask() {
     }
 }
 
+/// Otherwise it would occupy a connection for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriber_that_sends_nothing_gets_an_answer() {
+    let published = Published::of(1).await;
+    let address = published.rig.daemon().publish.unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "POST /.rs/hub HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    soon("an answer", stream.read_exact(&mut answer))
+        .await
+        .unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 400");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_requests_get_a_clear_error() {
     let published = Published::of(2).await;
@@ -392,9 +408,9 @@ async fn bad_requests_get_a_clear_error() {
     }
 }
 
-/// What the other hub has been told: the topics.
+/// What the other hub has been told: the topics, and what it has found there.
 #[derive(Clone, Default)]
-struct OtherHub(Arc<Mutex<Vec<String>>>);
+struct OtherHub(Arc<Mutex<Vec<(Url, Document)>>>);
 
 impl OtherHub {
     async fn start() -> (Self, Url) {
@@ -421,13 +437,25 @@ impl OtherHub {
             .find(|(name, _)| name == "hub.url")
             .unwrap()
             .1;
-        own.0.lock().push(topic);
+        let topic = Url::parse(&topic).unwrap();
+        tokio::spawn(async move {
+            let answer = send(|| client().get(topic.clone())).await;
+            let links = answer.headers()["link"].to_str().unwrap();
+            assert!(
+                links.contains("rel=\"hub\"")
+                    && links.contains(&format!("<{topic}>; rel=\"self\"")),
+                "{links}"
+            );
+            let body = answer.bytes().await.unwrap();
+            let document = read_document(&body, &topic).unwrap();
+            own.0.lock().push((topic, document));
+        });
         StatusCode::ACCEPTED
     }
 
-    /// Waits until it has been told more often than before, and reads the topic.
+    /// Waits until it has been told more often than before, and has read the topic.
     async fn told(&self, published: &Published, before: usize) -> (Url, Document) {
-        let topic = eventually(
+        eventually(
             "the other hub is told",
             Some(published.rig.wakes()),
             async || {
@@ -437,16 +465,7 @@ impl OtherHub {
                     .ok_or(format!("{told:?}"))
             },
         )
-        .await;
-        let topic = Url::parse(&topic).unwrap();
-        let answer = published.get(&topic).await;
-        let links = answer.header("link").to_owned();
-        assert!(
-            links.contains("rel=\"hub\"") && links.contains(&format!("<{topic}>; rel=\"self\"")),
-            "{links}"
-        );
-        let document = read_document(&answer.body, &topic).unwrap();
-        (topic, document)
+        .await
     }
 }
 
@@ -482,6 +501,34 @@ async fn another_hub_is_told_of_news_and_finds_them_at_the_topic() {
     let (_, second) = hub.told(&published, before).await;
     assert_eq!(second.head.md.from, first.head.md.until);
     assert_eq!(second.entries[0].loc, published.file("r0002.txt"));
+
+    // More than a subscriber is told at once.
+    let names: Vec<String> = (0..1200)
+        .map(|number| format!("more{number}.txt"))
+        .collect();
+    for name in &names {
+        published.rig.source.create(SET, name, name.clone());
+    }
+    published.rig.source.notify_and_publish(SET).await.unwrap();
+    eventually("told of all", Some(published.rig.wakes()), async || {
+        let told = hub.0.lock();
+        for (one, other) in told.iter().zip(&told[1..]) {
+            assert_eq!(one.1.head.md.until, other.1.head.md.from);
+        }
+        let found: std::collections::BTreeSet<Url> = told
+            .iter()
+            .flat_map(|(_, document)| &document.entries)
+            .map(|entry| entry.loc.clone())
+            .collect();
+        let missing = names
+            .iter()
+            .find(|name| !found.contains(&published.file(name)));
+        match missing {
+            None => Ok(()),
+            Some(missing) => Err(format!("{missing}, {} are known", found.len())),
+        }
+    })
+    .await;
     // The built-in hub is closed.
     let (status, text) = request(&published, String::new()).await;
     assert_eq!(status, StatusCode::NOT_FOUND, "{text}");

@@ -39,11 +39,13 @@ impl MirrorReader {
         Files::of(&self.tree)
     }
 
-    /// The same of a folder that is no mirror: also the files that are directly in it; those in its folder `below`, or empty: all.
+    /// The same of a folder that is no mirror: also the files that are directly in it, but none with a name, or in a folder with one, that
+    /// begins with a dot; those in its folder `below`, or empty: all.
     pub fn files_of_folder(&self, below: &str) -> Files<'_> {
         Files {
             folders: vec![below.to_owned()],
             parse: MirrorPath::parse_in_folder,
+            skips_hidden: true,
             ..Files::of(&self.tree)
         }
     }
@@ -63,6 +65,8 @@ pub struct Files<'a> {
     /// Files of the folder that was listed last.
     files: Vec<MirrorPath>,
     parse: fn(&str) -> Result<MirrorPath, BadPath>,
+    /// Whether what has a name that begins with a dot is left out.
+    skips_hidden: bool,
 }
 
 impl<'a> Files<'a> {
@@ -72,6 +76,7 @@ impl<'a> Files<'a> {
             folders: vec![String::new()],
             files: Vec::new(),
             parse: MirrorPath::parse,
+            skips_hidden: false,
         }
     }
 
@@ -91,7 +96,8 @@ impl<'a> Files<'a> {
                 "" => name.to_owned(),
                 folder => format!("{folder}/{name}"),
             };
-            if matches!(name, "." | "..") || path == OWN_FOLDER {
+            let is_hidden = self.skips_hidden && name.starts_with('.');
+            if matches!(name, "." | "..") || path == OWN_FOLDER || is_hidden {
                 continue;
             }
             let file_type = match entry.file_type() {

@@ -62,7 +62,8 @@ pub(crate) fn sets(sql: &Connection, source: &str) -> Result<Vec<SetId>> {
         .collect()
 }
 
-/// Deletes what was read of the documents of a set: it begins with its baseline again. Its channels and its totals stay.
+/// Deletes what was read of the documents of a set: it begins with its baseline again, and is published again after that. Its channels and
+/// its totals stay.
 pub(crate) fn begin_set_anew(sql: &Connection, set: SetId) -> Result<()> {
     for statement in [
         "DELETE FROM coverage WHERE set_id = ?1",
@@ -72,6 +73,7 @@ pub(crate) fn begin_set_anew(sql: &Connection, set: SetId) -> Result<()> {
         "DELETE FROM dump_package WHERE set_id = ?1",
         "DELETE FROM dump WHERE set_id = ?1",
         "DELETE FROM package_file WHERE set_id = ?1",
+        "DELETE FROM published_set WHERE set_id = ?1",
         "UPDATE source_set SET baseline = 'missing', list_at = NULL, read_from = NULL, read_until = NULL, open_list = NULL,
              filter = NULL, read_filter = NULL, was_read = 0, reading_at = NULL
          WHERE id = ?1",

@@ -294,6 +294,12 @@ pub(crate) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Resu
     update(sql, set_offers, params![set, OfferList(offers)])
 }
 
+/// Gives a set another Capability List.
+pub(crate) fn rename(sql: &Connection, set: SetId, capability_list: &Url) -> Result<()> {
+    let rename = "UPDATE source_set SET capability_list = ?2 WHERE id = ?1";
+    update(sql, rename, params![set, capability_list])
+}
+
 /// Notes the documents that describe a set.
 pub(crate) fn set_described_by(sql: &Connection, set: SetId, documents: &[Url]) -> Result<()> {
     let documents: Vec<&str> = documents.iter().map(Url::as_str).collect();

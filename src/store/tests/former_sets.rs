@@ -52,6 +52,26 @@ async fn result_for_a_set_that_is_gone_fails_no_other() {
 }
 
 #[tokio::test]
+async fn set_that_returns_is_published_only_with_a_copy() {
+    let world = World::new().await;
+    let set = begin(&world.store, "other.xml").await;
+    world.list(set, 10, vec![created("file", 5)]).await;
+    for task in world.due().await {
+        world.complete(vec![published(task, "1")]).await;
+    }
+    let publish = async || {
+        let sources = vec![SOURCE.to_owned()];
+        let publishing = world.store.publish_sources(world.now, sources);
+        publishing.await.unwrap();
+        world.rows("published_set", "1").await
+    };
+    assert_eq!(publish().await, 1);
+    world.end(set).await;
+    assert_eq!(begin(&world.store, "other.xml").await, set);
+    assert_eq!(publish().await, 0);
+}
+
+#[tokio::test]
 async fn set_that_ends_leaves_nothing_but_its_files() {
     let world = World::new().await;
     let set = begin(&world.store, "other.xml").await;

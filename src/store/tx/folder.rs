@@ -14,7 +14,7 @@ use crate::store::query_threads::Lane;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::membership::{self, Membership};
 use crate::store::tables::resource::{self, AdoptedFile, FolderEntry};
-use crate::store::tables::source_set;
+use crate::store::tables::{published_set, source_set};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
@@ -41,7 +41,7 @@ pub struct FolderFile {
 }
 
 impl Store {
-    /// Begins to record the files of a folder, as the set of a Capability List. The sets of others are no longer published.
+    /// Begins to record the files of a folder, as the set of a Capability List. One of another list is that set: it is published anew.
     pub async fn begin_folder(
         self: &Arc<Self>,
         name: &str,
@@ -51,7 +51,8 @@ impl Store {
         self.write(move |tx| {
             for other in source_set::followed(tx.sql, &name)? {
                 if other.capability_list != list {
-                    source_set::end(tx.sql, other.id)?;
+                    source_set::rename(tx.sql, other.id, &list)?;
+                    published_set::delete(tx.sql, other.id)?;
                 }
             }
             Ok(source_set::follow(tx.sql, &name, &list)?.id)
