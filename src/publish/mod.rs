@@ -136,7 +136,8 @@ impl Publisher {
             sources: RwLock::new(published(config)),
             spool: Spool::new(&config.state_dir),
             dumps: Arc::new(Semaphore::new(dumps::AT_ONCE)),
-            client: client.clone(),
+            // Subscribers that do not answer delay no Source.
+            client: client.clone().apart(),
             announced: Mutex::default(),
             built_in,
         })

@@ -191,8 +191,14 @@ impl Client {
     #[must_use]
     pub fn with_network(mut self, network: Arc<dyn HttpNetwork>) -> Self {
         self.network = Some(network);
-        self.permits = Arc::new(self.permits.anew());
         self.jitter = 0.0;
+        self.apart()
+    }
+
+    /// The same client with places of its own at each host: what waits for one delays nothing of the other client.
+    #[must_use]
+    pub fn apart(mut self) -> Self {
+        self.permits = Arc::new(self.permits.anew());
         self
     }
 
