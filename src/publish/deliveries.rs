@@ -27,10 +27,10 @@ pub(super) const GATHERED: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How many changes a notification has at most: what is more follows in the next one.
 const MOST_CHANGES: usize = 1000;
-/// How many deliveries are on their way at once, to those who have accepted the last one.
-const AT_ONCE: usize = 192;
+/// How many deliveries are on their way at once, and how many notifications there are for them, to those who have accepted the last one.
+const AT_ONCE: (usize, usize) = (192, 128);
 /// The same to those who have not: slow ones delay only each other.
-const FAILING_AT_ONCE: usize = 64;
+const FAILING_AT_ONCE: (usize, usize) = (64, 32);
 /// How long a subscriber may take to answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses after failed deliveries. There is no last one: a subscription ends with its lease.
@@ -80,9 +80,20 @@ enum Failed {
     Later(Option<Duration>),
 }
 
+/// What bounds deliveries.
+struct DeliveryPermits {
+    /// One for each that is on its way.
+    requests: Arc<Semaphore>,
+    /// One for each notification: who has another position needs another one.
+    notifications: Arc<Semaphore>,
+}
+
 /// Delivers until it is stopped.
 pub(super) async fn deliver(publisher: &Publisher, hub: &PublishedHub, stop: &CancellationToken) {
-    let permits = [AT_ONCE, FAILING_AT_ONCE].map(|most| Arc::new(Semaphore::new(most)));
+    let permits = [AT_ONCE, FAILING_AT_ONCE].map(|(requests, notifications)| DeliveryPermits {
+        requests: Arc::new(Semaphore::new(requests)),
+        notifications: Arc::new(Semaphore::new(notifications)),
+    });
     let mut sending = JoinSet::new();
     let mut wakes = publisher.store.wakes();
     loop {
@@ -167,7 +178,7 @@ async fn store_news(
 async fn begin(
     publisher: &Publisher,
     hub: &PublishedHub,
-    permits: &[Arc<Semaphore>; 2],
+    permits: &[DeliveryPermits; 2],
     sending: &mut JoinSet<Delivered>,
 ) -> Result<(), DocumentError> {
     let now = clock::now().mono;
@@ -185,7 +196,8 @@ async fn begin(
             Err(DocumentError::Missing) => continue,
             topic => topic?,
         };
-        let mut groups: HashMap<TopicPosition, Vec<(SubscriberKey, bool)>> = HashMap::new();
+        // By whether the last delivery has failed.
+        let mut groups: HashMap<(bool, TopicPosition), Vec<SubscriberKey>> = HashMap::new();
         {
             let subscribers = hub.subscribers.lock();
             let first = (name.clone(), String::new());
@@ -193,13 +205,19 @@ async fn begin(
             for (key, subscriber) in of_topic.take_while(|((topic, _), _)| *topic == name) {
                 let is_due = subscriber.next_at.is_none_or(|at| at <= now);
                 if is_due && !subscriber.is_busy {
-                    let group = groups.entry(subscriber.position).or_default();
-                    group.push((key.clone(), subscriber.failures > 0));
+                    let group = (subscriber.failures > 0, subscriber.position);
+                    groups.entry(group).or_default().push(key.clone());
                 }
             }
         }
         let topic = Arc::new(topic);
-        for (position, group) in groups {
+        for ((is_failing, position), group) in groups {
+            let permits = &permits[usize::from(is_failing)];
+            // Without a place it is the turn of this one once another delivery has ended.
+            let Ok(place) = Arc::clone(&permits.notifications).try_acquire_owned() else {
+                continue;
+            };
+            let place = Arc::new(place);
             let made_of = Arc::clone(&topic);
             let making = publisher
                 .store
@@ -208,12 +226,12 @@ async fn begin(
                 continue;
             };
             let mut subscribers = hub.subscribers.lock();
-            for (key, is_failing) in group {
+            for key in group {
                 if let Some(subscriber) = subscribers.told.get_mut(&key) {
                     subscriber.is_busy = true;
                 }
                 let secret = subscribers.secret(&key);
-                let permits = Arc::clone(&permits[usize::from(is_failing)]);
+                let (permits, place) = (Arc::clone(&permits.requests), Arc::clone(&place));
                 let request = CallbackRequest {
                     client: publisher.client.clone(),
                     link: publisher.topic_links(&name),
@@ -223,6 +241,7 @@ async fn begin(
                 sending.spawn(async move {
                     let _permit = permits.acquire_owned().await;
                     let answer = request.send(&key.1).await;
+                    drop(place);
                     Delivered { key, answer }
                 });
             }

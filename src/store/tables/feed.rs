@@ -267,6 +267,9 @@ pub(crate) fn oldest_before(
 
 /// Removes the entries up to one.
 pub(crate) fn trim(sql: &Connection, last: i64) -> Result<()> {
+    if let Some((_, at)) = last_until(sql, last)? {
+        set_floor(sql, floor(sql)?.map_or(at, |floor| floor.max(at)))?;
+    }
     sql.execute("DELETE FROM feed WHERE seq <= ?1", [last])?;
     sql.execute(
         "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(last, ?1)",
@@ -387,12 +390,7 @@ const SMALL_STEP: TimeDelta = TimeDelta::minutes(1);
 /// than each [snapshot](begin_snapshot). A clock that was set back further has the published changes begin anew.
 fn next_time(sql: &Connection, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
     let now = now.trunc_subsecs(6);
-    let last = last(sql)?;
-    let floor: Option<Micros> = sql
-        .prepare_cached("SELECT at FROM feed_floor")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    let before = last.map(|(_, at)| at).max(floor.map(|Micros(at)| at));
+    let before = last(sql)?.map(|(_, at)| at).max(floor(sql)?);
     let Some(before) = before.filter(|before| *before >= now) else {
         return Ok(now);
     };
@@ -410,6 +408,15 @@ pub(crate) fn begin_snapshot(sql: &Connection, now: DateTime<Utc>) -> Result<Dat
     let at = next_time(sql, now)?;
     set_floor(sql, at)?;
     Ok(at)
+}
+
+/// A time that each new entry is later than: that of the last snapshot, or of an entry that was removed since.
+pub(crate) fn floor(sql: &Connection) -> Result<Option<DateTime<Utc>>> {
+    let floor: Option<Micros> = sql
+        .prepare_cached("SELECT at FROM feed_floor")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(floor.map(|Micros(at)| at))
 }
 
 fn set_floor(sql: &Connection, at: DateTime<Utc>) -> Result<()> {

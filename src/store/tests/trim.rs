@@ -55,6 +55,36 @@ impl World {
     }
 }
 
+/// What a Destination lacks that was away since is not in the Change Lists: they must not begin before it.
+#[tokio::test]
+async fn change_lists_begin_behind_a_feed_that_was_trimmed_to_its_end() {
+    let world = World::new().await;
+    let set = begin(&world.store, "other.xml").await;
+    world.list(set, 10, vec![created("first", 5)]).await;
+    let complete = async || {
+        for task in world.due().await {
+            world.complete(vec![published(task, "1")]).await;
+        }
+    };
+    complete().await;
+    let publishing = world
+        .store
+        .publish_sources(world.now, vec![SOURCE.to_owned()]);
+    assert_eq!(publishing.await.unwrap(), 1);
+    let listed = vec![created("first", 5), created("more", 15)];
+    world.list(set, 20, listed).await;
+    complete().await;
+    let last = world.store.feed(0, 10).await.unwrap().pop().unwrap();
+    let trimming = world.store.trim_feed(world.now + TimeDelta::days(1));
+    trimming.await.unwrap();
+    assert!(world.store.feed(last.seq, 10).await.unwrap().is_empty());
+    let spans = world.store.published(|rows| {
+        let set = rows.sets(SOURCE)?.remove(0);
+        rows.spans(&set, None, 1 << 15)
+    });
+    assert_eq!(spans.await.unwrap()[0].from, last.applied_at);
+}
+
 fn names(prefix: &str, count: usize) -> Vec<Change> {
     (0..count)
         .map(|n| created(&format!("{prefix}{n}"), 10))
