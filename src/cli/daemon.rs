@@ -120,7 +120,7 @@ pub(super) struct RunningListener {
 impl Daemon {
     /// Opens the database, binds the listeners and starts to follow the Sources.
     ///
-    /// If the port of the public URL is 0, it becomes the port of the callback listener: for tests and the demo.
+    /// If the port of the public URL is 0, it becomes the port of the callback listener: for tests.
     ///
     /// # Errors
     /// [`StartError`]; then nothing runs.

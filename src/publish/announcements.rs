@@ -42,7 +42,7 @@ pub(super) async fn announce(publisher: &Publisher, hub: &Url, stop: &Cancellati
         let wait = match told.await {
             Ok(has_told) => {
                 failures = 0;
-                // The hub has that long to read what it was told of.
+                // There may be more.
                 if has_told { TIMEOUT } else { INTERVAL }
             }
             Err(error) => {
@@ -123,8 +123,8 @@ fn announcement(topic: &Url) -> WebhookRequest {
 }
 
 impl Publisher {
-    /// What another hub finds at the topic of the changes of a set: what it was told of last. At first that is nothing, of a set that was
-    /// published before as of now: those who follow it see by the next interval what has changed before.
+    /// What another hub finds at the topic of the changes of a set: what it was told of last. At first that is nothing. Of a set that an
+    /// earlier process has published, what has changed until now is not told: the next interval shows that it is missing.
     pub(super) async fn announced(
         &self,
         documents: &SetDocuments,

@@ -1,5 +1,6 @@
 //! Delivers what is published to the subscribers of the hub: a change notification, or a framework notification, from the position of each.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::documents::{SetDocument, SetDocuments};
 use super::hub::{PublishedHub, SubscriberKey, Topic};
 use super::spool::DocumentError;
 use crate::clock;
-use crate::store::{PublishedRows, StoreError, TopicPosition, Wake};
+use crate::store::{ChangeSpan, PublishedRows, StoreError, TopicPosition, Wake};
 
 /// How long changes are gathered into one notification.
 pub(super) const GATHERED: Duration = Duration::from_secs(1);
@@ -293,6 +294,19 @@ fn notification(
     }
 }
 
+/// Where a notification begins for who has a position. `first`: the first Change List.
+fn begin_at(first: &ChangeSpan, position: TopicPosition) -> TopicPosition {
+    let until = match first.after.cmp(&position.number) {
+        Ordering::Less => return position,
+        // After a clock was set back, what follows may be earlier than what was told last.
+        Ordering::Equal => position.until.min(first.from),
+        // What is older is lost to who was away for so long: the interval says so.
+        Ordering::Greater => first.from,
+    };
+    let number = first.after;
+    TopicPosition { number, until }
+}
+
 /// The changes after a position, at most so many.
 pub(super) fn change_notification(
     documents: &SetDocuments,
@@ -301,12 +315,8 @@ pub(super) fn change_notification(
     most: usize,
 ) -> Result<Option<Notification>, DocumentError> {
     let spans = documents.spans(rows)?;
-    // What is older than the Change Lists is lost to who was away for so long: the interval says so.
-    if let Some(first) = spans.first().filter(|first| first.after >= position.number) {
-        position = TopicPosition {
-            number: first.after,
-            until: first.from,
-        };
+    if let Some(first) = spans.first() {
+        position = begin_at(first, position);
     }
     let (mut entries, mut last) = (Vec::new(), None);
     // Those of one Change List.
@@ -363,4 +373,33 @@ fn framework_notification(
     let capability = Capability::FrameworkNotification;
     let notification = Notification::new(documents, capability, &entries, (position, to));
     Ok(Some(notification))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notification_begins_where_the_last_one_ended_unless_something_is_lost() {
+        let at = |second| DateTime::from_timestamp(second, 0).unwrap();
+        let position = |number, second| TopicPosition {
+            number,
+            until: at(second),
+        };
+        // The Change Lists begin after number 5, at second 50.
+        let first = ChangeSpan {
+            after: 5,
+            from: at(50),
+            until: 9,
+            closed: None,
+        };
+        for (told, expected, why) in [
+            (position(7, 70), position(7, 70), "one that keeps up"),
+            (position(3, 30), position(5, 50), "one that was away"),
+            (position(5, 40), position(5, 40), "nothing is lost"),
+            (position(5, 60), position(5, 50), "the clock was set back"),
+        ] {
+            assert_eq!(begin_at(&first, told), expected, "{why}");
+        }
+    }
 }

@@ -245,8 +245,7 @@ impl Recorder<'_> {
         let walking = tokio::task::spawn_blocking(move || -> Result<(), MirrorError> {
             let mirror = MirrorReader::open(&root)?;
             for path in mirror.files_of_folder(&below) {
-                let path = path?;
-                if is_published(path.as_str()) && sender.blocking_send(path).is_err() {
+                if sender.blocking_send(path?).is_err() {
                     break;
                 }
             }
@@ -328,9 +327,7 @@ impl Recorder<'_> {
                 };
                 opened.is_some_and(|opened| opened.is_err_and(|error| is_gone(&error)))
             });
-            let is_published =
-                |path: Result<MirrorPath, _>| path.is_ok_and(|path| is_published(path.as_str()));
-            if !entries.is_empty() && !mirror.files_of_folder("").any(is_published) {
+            if !entries.is_empty() && mirror.files_of_folder("").next().transpose()?.is_none() {
                 return Err(FolderError::Empty);
             }
             Ok(entries)

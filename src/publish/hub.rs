@@ -241,7 +241,7 @@ impl Publisher {
             }
         };
         if let Err(error) = stored {
-            tracing::warn!(code = error.code(), %error, host, "a subscription was not stored; its subscriber is told nothing");
+            tracing::warn!(code = error.code(), %error, host, "a subscription was not stored");
         }
     }
 

@@ -35,8 +35,25 @@ struct Versions {
     path: String,
     /// The URI of what was asked for.
     original: Url,
-    /// Their times, oldest first.
-    times: Vec<DateTime<Utc>>,
+    /// Oldest first.
+    all: Vec<Version>,
+}
+
+/// A version, of a time that HTTP can state.
+struct Version {
+    at: DateTime<Utc>,
+    /// The name of its file.
+    name: String,
+    /// Its time in the form of HTTP.
+    date: String,
+}
+
+impl Version {
+    fn of(at: DateTime<Utc>) -> Option<Self> {
+        let name = version_name(SourceTime::from(at))?;
+        let date = http_date(at)?;
+        Some(Self { at, name, date })
+    }
 }
 
 /// The URI that is a name, also if a proxy has made one slash of two.
@@ -69,14 +86,15 @@ impl Publisher {
             let Some((path, view)) = found else {
                 return Ok(None);
             };
-            let times = rows.versions(view.id)?;
+            let all = rows.versions(view.id)?;
+            let all = all.into_iter().filter_map(Version::of).collect();
             let original = uri.unwrap_or_else(|| uris.file(&source.name, &path));
             Ok(Some(Versions {
                 source,
                 view,
                 path,
                 original,
-                times,
+                all,
             }))
         });
         finding.await?.ok_or(Refusal::NotFound)
@@ -99,13 +117,9 @@ impl Publisher {
             .file(&source.name, &format!("{DOCUMENTS}/{kind}/{path}"))
     }
 
-    fn memento_uri(&self, versions: &Versions, at: DateTime<Utc>) -> Option<Url> {
-        let name = version_name(SourceTime::from(at))?;
-        Some(self.of(
-            &versions.source,
-            &format!("{MEMENTO}/{name}"),
-            &versions.path,
-        ))
+    fn memento_uri(&self, versions: &Versions, version: &Version) -> Url {
+        let kind = format!("{MEMENTO}/{}", version.name);
+        self.of(&versions.source, &kind, &versions.path)
     }
 
     /// Redirects to the version of a time: the last one that is not later.
@@ -125,23 +139,19 @@ impl Publisher {
             None => None,
         };
         // Stated times have no fractions of a second.
-        let is_wanted =
-            |at: &&DateTime<Utc>| wanted.is_none_or(|wanted| at.timestamp() <= wanted.timestamp());
-        let found = versions
-            .times
-            .iter()
-            .rev()
-            .find(is_wanted)
-            .or(versions.times.first());
-        let at = *found.ok_or(Refusal::NotFound)?;
-        let place = self.memento_uri(&versions, at).ok_or(Refusal::NotFound)?;
-        let (links, at) = (self.links_of(&versions), http_date(at).unwrap_or_default());
+        let is_wanted = |version: &&Version| {
+            wanted.is_none_or(|wanted| version.at.timestamp() <= wanted.timestamp())
+        };
+        let found = versions.all.iter().rev().find(is_wanted);
+        let found = found.or(versions.all.first()).ok_or(Refusal::NotFound)?;
+        let (place, links) = (self.memento_uri(&versions, found), self.links_of(&versions));
+        let date = &found.date;
         let headers = [
             (header::LOCATION, place.to_string()),
             (header::VARY, "accept-datetime".to_owned()),
             (
                 header::LINK,
-                format!("{links}, <{place}>; rel=\"memento\"; datetime=\"{at}\""),
+                format!("{links}, <{place}>; rel=\"memento\"; datetime=\"{date}\""),
             ),
         ];
         Ok(Answered::Response(
@@ -167,10 +177,9 @@ impl Publisher {
             "<{}>;rel=\"original\",\n<{own}>;rel=\"self\";type=\"application/link-format\",\n<{gate}>;rel=\"timegate\"",
             versions.original
         );
-        for &at in &versions.times {
-            if let Some((uri, at)) = self.memento_uri(&versions, at).zip(http_date(at)) {
-                text.push_str(&format!(",\n<{uri}>;rel=\"memento\";datetime=\"{at}\""));
-            }
+        for version in &versions.all {
+            let (uri, date) = (self.memento_uri(&versions, version), &version.date);
+            text.push_str(&format!(",\n<{uri}>;rel=\"memento\";datetime=\"{date}\""));
         }
         text.push('\n');
         let headers = [(header::CONTENT_TYPE, "application/link-format")];
@@ -187,16 +196,13 @@ impl Publisher {
         let versions = self.versions(source, path).await?;
         // Archives name a version by its second.
         let of_archives = NaiveDateTime::parse_from_str(stated, "%Y%m%d%H%M%S").ok();
-        let is_stated = |at: &&DateTime<Utc>| match of_archives {
-            Some(second) => at.timestamp() == second.and_utc().timestamp(),
-            None => version_name(SourceTime::from(**at)).as_deref() == Some(stated),
+        let is_stated = |version: &&Version| match of_archives {
+            Some(second) => version.at.timestamp() == second.and_utc().timestamp(),
+            None => version.name == stated,
         };
-        let at = *versions
-            .times
-            .iter()
-            .find(is_stated)
-            .ok_or(Refusal::NotFound)?;
-        let name = version_name(SourceTime::from(at)).ok_or(Refusal::NotFound)?;
+        let found = versions.all.iter().find(is_stated);
+        let Version { at, name, date } = found.ok_or(Refusal::NotFound)?;
+        let name = name.clone();
         let (root, path) = (source.versions.clone(), versions.path.clone());
         let uri = versions.view.uri.clone();
         let opening = tokio::task::spawn_blocking(move || -> Option<File> {
@@ -209,9 +215,9 @@ impl Publisher {
         let file = opening.await.ok().flatten().ok_or(Refusal::NotFound)?;
         let file = SentFile::of(file, &versions.view).map_err(DocumentError::from)?;
         Ok(Answered::File(SentFile {
-            modified: Some(at),
+            modified: Some(*at),
             headers: vec![
-                (DATETIME, http_date(at).unwrap_or_default()),
+                (DATETIME, date.clone()),
                 (header::LINK, self.links_of(&versions)),
             ],
             ..file

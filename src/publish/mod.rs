@@ -90,6 +90,7 @@ impl PublishedSource {
 
 /// What publishes.
 pub struct Publisher {
+    /// What was published before was published by another process.
     started_at: DateTime<Utc>,
     store: Arc<Store>,
     settings: PublishConfig,

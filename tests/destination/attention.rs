@@ -364,7 +364,7 @@ async fn public_url_that_leads_nowhere_waits_for_a_person_and_stops_nothing() {
     rig.until_mirrored().await;
 }
 
-/// Nobody but this machine could use it: it is that of a test, or of the demo.
+/// Nobody but this machine could use it: it is that of a test.
 #[tokio::test(flavor = "multi_thread")]
 async fn public_url_of_this_machine_is_not_tried() {
     let rig = Rig::start(resources(3)).await;

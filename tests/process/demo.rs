@@ -16,6 +16,9 @@ async fn check_demo(stopping: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut child = program()
         .args(["demo", "--changes-per-second", "20"])
+        // It stays on this machine.
+        .env("HTTP_PROXY", "http://127.0.0.1:9")
+        .env("http_proxy", "http://127.0.0.1:9")
         .current_dir(folder.path())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,4 +1,4 @@
-//! A WebSub hub with its state in memory, for the demo and the tests. Options make it misbehave.
+//! A WebSub hub with its state in memory, for the tests. Options make it misbehave.
 //!
 //! It accepts subscriptions (WebSub, section 5.1), verifies intent (5.3), denies (5.2), and distributes signed notifications (7).
 //! Notifications come from [`Hub::deliver`] or by a POST of the payload (Change Notification, section 4.1).
@@ -24,7 +24,7 @@ pub use self::event::{HubCounts, HubDelivery, HubEvent};
 pub use self::options::{Granting, HubOptions, Signing, Verifying};
 pub use self::state::Subscription;
 use self::state::{HubState, SharedHub};
-use super::{DemoError, serving};
+use super::{SampleError, serving};
 
 /// A hub that serves on loopback until its last clone is dropped. A clone is the same hub.
 #[derive(Clone)]
@@ -37,8 +37,8 @@ impl Hub {
     /// Starts the hub.
     ///
     /// # Errors
-    /// [`DemoError::Listen`] and [`DemoError::Client`].
-    pub async fn start(options: HubOptions) -> Result<Self, DemoError> {
+    /// [`SampleError::Listen`] and [`SampleError::Client`].
+    pub async fn start(options: HubOptions) -> Result<Self, SampleError> {
         let bound = serving::bind(options.listen).await?;
         let uri = HubUri::parse(&format!("http://{}{}", bound.address(), server::PATH))
             .expect("an address makes an http URI");

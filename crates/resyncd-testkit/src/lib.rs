@@ -48,7 +48,7 @@ pub fn system_clock() -> DateTime<Utc> {
 
 /// An error of the sample Source or its hub.
 #[derive(Debug, thiserror::Error)]
-pub enum DemoError {
+pub enum SampleError {
     /// The listener cannot be bound.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -78,7 +78,7 @@ pub enum DemoError {
     },
 }
 
-impl DemoError {
+impl SampleError {
     /// The stable code of the error, in kebab-case.
     pub fn code(&self) -> &'static str {
         match self {

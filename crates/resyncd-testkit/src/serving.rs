@@ -11,30 +11,30 @@ use reqwest::redirect::Policy;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::DemoError;
+use super::SampleError;
 
 /// The longest request body that is read, in bytes: a notification that a Source submits.
 const MAX_REQUEST_BODY: usize = 256 << 20;
 
 /// A bound listener that is not served yet, so that documents can contain its address.
-pub(super) struct DemoListener {
+pub(super) struct SampleListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 /// Binds an address; port 0 chooses a free one.
-pub(super) async fn bind(address: SocketAddr) -> Result<DemoListener, DemoError> {
+pub(super) async fn bind(address: SocketAddr) -> Result<SampleListener, SampleError> {
     let listening = async {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(DemoListener { listener, address })
+        Ok(SampleListener { listener, address })
     };
     listening
         .await
-        .map_err(|error| DemoError::Listen { address, error })
+        .map_err(|error| SampleError::Listen { address, error })
 }
 
-impl DemoListener {
+impl SampleListener {
     /// The bound address.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
@@ -60,11 +60,11 @@ impl DemoListener {
 }
 
 /// A plain HTTP client without proxy, redirects and certificate authorities: all requests stay on this machine.
-pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, DemoError> {
+pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, SampleError> {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(ring)
         .with_safe_default_protocol_versions()
-        .map_err(|error| DemoError::Client(error.to_string()))?
+        .map_err(|error| SampleError::Client(error.to_string()))?
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();
     reqwest::Client::builder()
@@ -73,7 +73,7 @@ pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, DemoError> {
         .redirect(Policy::none())
         .timeout(timeout)
         .build()
-        .map_err(|error| DemoError::Client(error.to_string()))
+        .map_err(|error| SampleError::Client(error.to_string()))
 }
 
 /// The value of the Link header of a topic and of what is sent on it (Change Notification, section 4.1).

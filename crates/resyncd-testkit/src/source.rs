@@ -36,7 +36,7 @@ pub use self::options::{
 };
 use self::served::ServedFile;
 use self::state::{SampleState, SharedSource};
-use super::{DemoError, Hub, HubDelivery, serving};
+use super::{Hub, HubDelivery, SampleError, serving};
 
 /// How long an external hub may take to answer.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,8 +73,8 @@ impl SampleSource {
     /// Starts the Source, and its own hub if configured.
     ///
     /// # Errors
-    /// [`DemoError::Listen`] and [`DemoError::Client`].
-    pub async fn start(options: SampleOptions) -> Result<Self, DemoError> {
+    /// [`SampleError::Listen`] and [`SampleError::Client`].
+    pub async fn start(options: SampleOptions) -> Result<Self, SampleError> {
         let bound = serving::bind(options.listen).await?;
         let hub = match &options.hub {
             ChannelHub::Own(own) => Some(Hub::start(own.clone()).await?),
@@ -221,11 +221,11 @@ impl SampleSource {
     /// response of an external one. Without a hub it is only served at the topic.
     ///
     /// # Errors
-    /// [`DemoError::HubUnreachable`] and [`DemoError::HubRefused`] for an external hub.
+    /// [`SampleError::HubUnreachable`] and [`SampleError::HubRefused`] for an external hub.
     pub async fn publish(
         &self,
         notification: &Notification,
-    ) -> Result<Vec<HubDelivery>, DemoError> {
+    ) -> Result<Vec<HubDelivery>, SampleError> {
         let (body, external) = {
             let mut state = self.shared.state.lock();
             state.set_latest(
@@ -245,7 +245,7 @@ impl SampleSource {
     }
 
     /// Makes the notification of the changes and publishes it.
-    pub async fn notify_and_publish(&self, set: &str) -> Result<Notification, DemoError> {
+    pub async fn notify_and_publish(&self, set: &str) -> Result<Notification, SampleError> {
         let notification = self.notify(set);
         self.publish(&notification).await?;
         Ok(notification)
@@ -256,7 +256,7 @@ impl SampleSource {
         hub: &HubUri,
         submission: Submission,
         notification: &Notification,
-    ) -> Result<(), DemoError> {
+    ) -> Result<(), SampleError> {
         let topic = notification.topic.as_str();
         let request = self.client.post(hub.url().clone());
         let request = match submission {
@@ -276,14 +276,14 @@ impl SampleSource {
             }
         };
         let answer = request.send().await;
-        let answer = answer.map_err(|error| DemoError::HubUnreachable {
+        let answer = answer.map_err(|error| SampleError::HubUnreachable {
             hub: hub.to_string(),
             error,
         })?;
         if answer.status().is_success() {
             return Ok(());
         }
-        Err(DemoError::HubRefused {
+        Err(SampleError::HubRefused {
             hub: hub.to_string(),
             status: answer.status().as_u16(),
         })

@@ -12,9 +12,6 @@ use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
-
-use crate::http::{BoundListener, RejectionCounters, serve};
 
 /// The longest delivery, in bytes.
 const LONGEST: usize = 16 << 20;
@@ -41,22 +38,23 @@ struct Layer {
     events: mpsc::UnboundedSender<&'static str>,
 }
 
-/// Forwards what the hub sends, and tells what it does with a delivery on purpose, until it is stopped.
-pub(super) async fn forward_with_losses(
-    bound: BoundListener,
+/// Forwards what the hub sends, and tells what it does with a delivery on purpose.
+///
+/// # Errors
+/// Those of a client that can't be made.
+pub(super) fn lossy_router(
     callback: watch::Receiver<Option<SocketAddr>>,
     events: mpsc::UnboundedSender<&'static str>,
-    stop: CancellationToken,
-) {
+) -> reqwest::Result<Router> {
     let layer = Layer {
-        client: reqwest::Client::new(),
+        // It stays on this machine.
+        client: reqwest::Client::builder().no_proxy().build()?,
         callback,
         random: Mutex::new(Rng::with_seed(1)),
         late: Mutex::default(),
         events,
     };
-    let router = Router::new().fallback(answer).with_state(Arc::new(layer));
-    serve(bound, router, stop, RejectionCounters::default()).await;
+    Ok(Router::new().fallback(answer).with_state(Arc::new(layer)))
 }
 
 async fn answer(State(layer): State<Arc<Layer>>, request: Request) -> Response {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use changes::{ChangingFolder, FILES};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use layer::forward_with_losses;
+use layer::lossy_router;
 use resourcesync::uri::parse_uri;
 use resyncd_fetch::FetchError;
 use resyncd_mirror::FileLock;
@@ -34,7 +34,7 @@ use super::stop_signals::StopSignals;
 use crate::config::{Config, LogFormat, PublishedFolder, Source};
 use crate::engine::Audit;
 use crate::engine::Engine;
-use crate::http::{BoundListener, bind};
+use crate::http::{BoundListener, RejectionCounters, bind, serve};
 use crate::status::{SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, StoreError, Wake};
 
@@ -146,12 +146,17 @@ async fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let _lock = prepare_folder(&folder)?;
     let mut signals = StopSignals::listen()?;
     let mut changing = ChangingFolder::create(&folder.join("source")).map_err(folder_failed)?;
-    let (source, url) = start_source(&folder).await?;
+    let (source, url) = tokio::select! {
+        started = start_source(&folder) => started?,
+        () = signals.wait() => return Ok(()),
+    };
     let (config, layer) = configuration(&folder, url.clone()).await?;
     let (stop, changed) = (CancellationToken::new(), CancellationToken::new());
     let (callback, known_callback) = watch::channel(None);
     let (events, mut lossy) = mpsc::unbounded_channel();
-    let forwarding = forward_with_losses(layer, known_callback, events, stop.clone());
+    let router = lossy_router(known_callback, events)
+        .map_err(|error| Failure::new(FAILED, error.to_string()))?;
+    let forwarding = serve(layer, router, stop.clone(), RejectionCounters::default());
     let forwarding = tokio::spawn(forwarding);
     let daemon = Daemon::start(config.clone()).await?;
     callback.send_replace(daemon.callback);
@@ -382,12 +387,8 @@ async fn print_changes(store: Arc<Store>, screen: Screen, stop: CancellationToke
 
 fn print_change(screen: &Screen, entry: &FeedEntry) {
     let what = entry.path.as_deref().unwrap_or(&entry.uri);
-    let by_patch = if entry.is_patched { ", by patch" } else { "" };
-    let line = format!(
-        "{:>6}  {:8} {what}  ({}{by_patch})",
-        entry.seq, entry.change, entry.origin
-    );
-    screen.print(&line);
+    let (seq, change, origin) = (entry.seq, &entry.change, &entry.origin);
+    screen.print(&format!("{seq:>6}  {change:8} {what}  ({origin})"));
 }
 
 #[cfg(test)]

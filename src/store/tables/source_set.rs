@@ -303,7 +303,8 @@ pub(crate) fn rename(sql: &Connection, set: SetId, capability_list: &Url) -> Res
 /// Notes the documents that describe a set.
 pub(crate) fn set_described_by(sql: &Connection, set: SetId, documents: &[Url]) -> Result<()> {
     let documents: Vec<&str> = documents.iter().map(Url::as_str).collect();
-    let set_documents = "UPDATE source_set SET described_by = ?2 WHERE id = ?1";
+    let set_documents =
+        "UPDATE source_set SET described_by = ?2 WHERE id = ?1 AND described_by <> ?2";
     update(sql, set_documents, params![set, json(&documents)?])
 }
 

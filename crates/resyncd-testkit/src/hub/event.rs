@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use websub::{Mode, SubscriptionRequest};
 
-/// How many events are remembered; the demo may run for days.
+/// How many events are remembered.
 const REMEMBERED: usize = 16_384;
 
 /// An event at the hub.
