@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use resyncd::config::{Notify, NotifyAction, NotifyFormat, PrivateUrl, WebhookSecret};
+use rusqlite::Connection;
 use serde_json::Value;
 
 use super::hooks::Receiver;
@@ -101,6 +102,18 @@ async fn held_deletions_are_told_once_and_so_is_their_end_also_after_a_restart()
         "{thing}"
     );
 
+    // It counts as told once that is on disk, which is after the message was accepted.
+    eventually("a record of both messages", None, async || {
+        let database = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
+        let sql = "SELECT count(*) FROM told WHERE told LIKE '%held-deletions%'";
+        let recorded = database.query_row(sql, [], |row| row.get::<_, i64>(0));
+        if recorded == Ok(2) {
+            Ok(())
+        } else {
+            Err(format!("{recorded:?}"))
+        }
+    })
+    .await;
     rig.stop_daemon().await;
     rig.start_daemon().await;
     let (status, body) = rig.operator.post(&format!("/sources/{NAME}/approve")).await;
