@@ -20,6 +20,7 @@
 //! - `syntax` parses TOML, or reports its first error with line and key, and writes its strings;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
 //! - `xmpp` reads `[xmpp]`;
+//! - `place` reads where mirrors are, and `[objects]`;
 //! - `secret` reads secrets from where the file says that they are;
 //! - `warnings` finds what is valid and can hardly be meant;
 //! - `effective` writes the configuration with its defaults;
@@ -46,6 +47,7 @@ mod joined;
 mod keys;
 mod notify;
 mod overlap;
+mod place;
 mod proxies;
 mod publish;
 mod schema;
@@ -71,11 +73,13 @@ pub use hook::{Hook, HookAction};
 pub use hours::DayHours;
 pub use notify::{Notify, NotifyAction, NotifyFormat};
 pub use overlap::folders_overlap;
+pub use place::ObjectSettings;
 pub use publish::{PublishConfig, PublishHub, PublishedFolder};
 use resourcesync::{Algorithm, Digest};
 use resyncd_channels::XmppAccount;
 use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
 use resyncd_fetch::{Credentials, HttpSettings, PaceLimits};
+use resyncd_mirror::MirrorPlace;
 pub use secret::{PrivateUrl, Secret, WebhookSecret};
 pub use syntax::toml_string;
 use table_reader::{Class, text};
@@ -102,6 +106,8 @@ pub struct Config {
     pub log: LogConfig,
     /// The account for XMPP PubSub; `None`: such channels are not used.
     pub xmpp: Option<XmppAccount>,
+    /// By what object stores are reached.
+    pub objects: ObjectSettings,
     /// Who is told what waits for a person; their names are distinct.
     pub notify: Vec<Notify>,
     /// What resyncd publishes as a Source.
@@ -213,8 +219,8 @@ pub struct Source {
     pub url: Url,
     /// The user names and passwords of its URLs, and `[source.auth]`; the URLs here have none.
     pub credentials: Credentials,
-    /// The directory of its resources.
-    pub mirror: PathBuf,
+    /// Where its resources are.
+    pub mirror: MirrorPlace,
     /// The Capability Lists to follow; empty: all.
     pub sets: Vec<Url>,
     /// Whether to subscribe to the channels.
@@ -237,8 +243,8 @@ pub struct Source {
     pub allow_type_mismatch: bool,
     /// Whether patches are used where they are safe.
     pub patches: bool,
-    /// The folder of the versions that the Source announces; `None`: they are not stored.
-    pub versions: Option<PathBuf>,
+    /// Where the versions are that the Source announces; `None`: they are not stored.
+    pub versions: Option<MirrorPlace>,
     /// How many resources of a set are requested again within a day because their entries state nothing about their content.
     pub undated_per_day: u64,
     /// After how long without anything newer of the Source a set is reported as stale; `None`: never.

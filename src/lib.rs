@@ -22,7 +22,7 @@
 //! | [`resyncd_core`] | decides: coverage, sequencer, statements and what follows from them, what a recorded file proves, schedule, channel machine, lease; what a set offers, which resources are selected | XML, HTTP, paths, SQL, serde, a clock |
 //! | [`resyncd_fetch`] | outbound: guard, client, documents, content, packages, hub requests, web hooks, discovery | coverage, mirror paths, SQL, the configuration, a clock |
 //! | [`resyncd_channels`] | WebSockets, sessions of the XMPP account | what a message means, coverage, SQL, the configuration |
-//! | [`resyncd_mirror`] | files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
+//! | [`resyncd_mirror`] | files, in a folder or an object store: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`resyncd_packages`] | the members of ZIP, tar and WARC, with bounds, and their manifest | everything else |
 //! //! | [`resyncd_patches`] | JSON Patch, merge patch and XML patches, applied to bytes with bounds | everything else |
 //!

@@ -79,7 +79,7 @@ fn configuration_of_the_package_lacks_nothing_but_a_source() {
     let is_key = |line: &&str| line.starts_with('#') && !line[1..].starts_with(' ');
     let keys = installed.lines().filter(is_key).map(|line| &line[1..]);
     let config = parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
-    assert_eq!(config.sources[0].mirror, Path::new("/srv/mirror/example"));
+    assert_eq!(*config.sources[0].mirror, *Path::new("/srv/mirror/example"));
     assert_eq!(config.state_dir, Path::new("/var/lib/resyncd"));
     assert!(config.callback.public_url.is_some());
 }
@@ -93,7 +93,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 91] = [
+const KEYS: [(&str, &str); 102] = [
     ("include", "[]"),
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
@@ -131,6 +131,17 @@ const KEYS: [(&str, &str); 91] = [
     ("xmpp.password_file", "\"\""),
     ("xmpp.password_credential", "\"\""),
     ("xmpp.server", "\"\""),
+    ("objects.endpoint_url", "\"\""),
+    ("objects.region", "\"\""),
+    ("objects.access_key_id", "\"\""),
+    ("objects.secret_access_key", "\"\""),
+    ("objects.secret_access_key_file", "\"\""),
+    ("objects.secret_access_key_credential", "\"\""),
+    ("objects.service_account", "\"\""),
+    ("objects.account", "\"\""),
+    ("objects.account_key", "\"\""),
+    ("objects.account_key_file", "\"\""),
+    ("objects.account_key_credential", "\"\""),
     ("publish.listen", "\"127.0.0.1:8463\""),
     ("publish.public_url", "\"https://mirror.example.net/\""),
     ("publish.content", "true"),
@@ -330,7 +341,7 @@ representations = ["Application/PDF"]
     assert_eq!(source.name, "b-1");
     assert_eq!(source.url.as_str(), "http://b.example/a");
     let mirror = Path::new("/etc/resyncd/../mirror/b");
-    assert_eq!(source.mirror, mirror);
+    assert_eq!(*source.mirror, *mirror);
     assert_eq!(source.sets.len(), 2);
     assert!(!source.notifications);
     assert_eq!(source.poll_interval, Duration::from_secs(3600));
@@ -383,12 +394,12 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     std::fs::write(&path, text).unwrap();
     let config = Config::load(&path).unwrap();
     assert_eq!(config.state_dir, folder.path().join("state"));
-    assert_eq!(config.sources[0].mirror, folder.path().join("m"));
+    assert_eq!(*config.sources[0].mirror, *folder.path().join("m"));
 
     let here = std::env::current_dir().unwrap();
     let text = MINIMAL.replace("/srv/a", "m");
     let config = Config::parse(&text, Path::new("config.toml")).unwrap();
-    assert_eq!(config.sources[0].mirror, here.join("m"));
+    assert_eq!(*config.sources[0].mirror, *here.join("m"));
 }
 
 /// The warnings of a file with this text after the minimal configuration, as `LINE KEY CODE`.

@@ -84,7 +84,7 @@ fn configurations_to_begin_with_are_valid() {
     for text in configurations {
         let config = Config::parse(text, Path::new("/srv/resyncd.toml")).unwrap();
         assert_eq!(config.state_dir, Path::new("/srv/state"));
-        assert_eq!(config.sources[0].mirror, Path::new("/srv/mirror"));
+        assert_eq!(*config.sources[0].mirror, *Path::new("/srv/mirror"));
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use indicatif::HumanBytes;
 use resyncd_core::hide_userinfo;
-use resyncd_mirror::{Mirror, MirrorId};
+use resyncd_mirror::{Mirror, MirrorId, MirrorPlace, MirrorReader};
 use rustix::fs::{Access, access, statvfs};
 
 use super::daemon_client::DaemonClient;
@@ -58,18 +58,9 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
         HashMap::new()
     });
     for source in &config.sources {
-        let key = format!("source[{}].mirror", source.name);
-        let known = known.get(&source.name);
-        let is_there = known.and_then(|known| known_mirror(source, known));
-        let found = is_there.unwrap_or(Ok(()));
-        probes.push(Probe {
-            what: format!("{key} {}", source.mirror.display()),
-            found: found.and_then(|()| try_folder(&source.mirror, false)),
-        });
-        if let Some(versions) = &source.versions {
-            let key = format!("source[{}].versions", source.name);
-            probes.push(folder(&key, versions, false));
-        }
+        let (tried, known) = (source.clone(), known.get(&source.name).cloned());
+        let probing = tokio::task::spawn_blocking(move || places(&tried, known.as_ref()));
+        probes.extend(probing.await.unwrap_or_default());
         for hook in &source.hooks {
             if let HookAction::Command { program, .. } = &hook.action {
                 let key = format!("source[{}].hook[{}].command", source.name, hook.name);
@@ -101,6 +92,21 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
     probes
 }
 
+/// Tries the places of a Source's files.
+fn places(source: &Source, known: Option<&KnownMirror>) -> Vec<Probe> {
+    let name = &source.name;
+    let is_there = known.and_then(|known| known_mirror(source, known));
+    let found = is_there.unwrap_or(Ok(()));
+    let probe = |key: &str, place: &MirrorPlace, before: Result<(), String>| Probe {
+        what: format!("source[{name}].{key} {}", place.display()),
+        found: before.and_then(|()| try_place(place)),
+    };
+    let mirror = probe("mirror", &source.mirror, found);
+    let versions = source.versions.as_ref();
+    let versions = versions.map(|versions| probe("versions", versions, Ok(())));
+    std::iter::once(mirror).chain(versions).collect()
+}
+
 /// A client of the daemon, if it is the one that works on this state.
 async fn running_daemon(config: &Config) -> Option<DaemonClient> {
     let client = DaemonClient::new(config, Duration::from_secs(10)).ok()?;
@@ -125,6 +131,17 @@ fn folder(key: &str, path: &Path, is_own: bool) -> Probe {
     Probe {
         what: format!("{key} {}", path.display()),
         found: try_folder(path, is_own),
+    }
+}
+
+/// Whether a place can be a mirror: a folder that can be written, or an object store that answers.
+fn try_place(place: &MirrorPlace) -> Result<String, String> {
+    if place.objects().is_none() {
+        return try_folder(place, false);
+    }
+    match MirrorReader::open(place.clone()).map(|it| it.files().next()) {
+        Ok(None | Some(Ok(_))) => Ok("answers".to_owned()),
+        Ok(Some(Err(error))) | Err(error) => Err(error.of_opening()),
     }
 }
 

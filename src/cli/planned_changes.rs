@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indicatif::HumanBytes;
 use resourcesync::ChangeKind;
-use resyncd_mirror::{Mirror, MirrorId};
+use resyncd_mirror::{Mirror, MirrorError, MirrorId, MirrorPlace};
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -54,7 +54,7 @@ pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Resu
         }
         let known = store.mirror_id(&source.name).await?;
         if let Some(known) = known.as_deref().and_then(MirrorId::parse)
-            && let Err(error) = Mirror::check_id(&source.mirror, &known)
+            && let Err(error) = check_mirror(&source.mirror, known).await?
         {
             let text = format!("{}: {}", source.name, error.of_opening());
             let missing = Failure::coded(error.code(), text);
@@ -65,6 +65,15 @@ pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Resu
         store.release_mirror(&source.name).await?;
     }
     released
+}
+
+async fn check_mirror(
+    mirror: &MirrorPlace,
+    known: MirrorId,
+) -> Result<Result<(), MirrorError>, StoreError> {
+    let mirror = mirror.clone();
+    let checking = tokio::task::spawn_blocking(move || Mirror::check_id(&mirror, &known));
+    checking.await.map_err(|_| StoreError::Panicked)
 }
 
 /// What would be done with a resource.

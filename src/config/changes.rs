@@ -51,6 +51,7 @@ impl Config {
             // They are applied.
             feed: _,
             notify: _,
+            objects: _,
             log,
             xmpp,
             publish,

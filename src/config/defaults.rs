@@ -58,7 +58,11 @@ impl Source {
     /// A Source with default settings. Not validated: the name must match `[a-z0-9-]+`, the mirror must be absolute. A user name and a
     /// password in the URL become its credentials.
     #[must_use]
-    pub fn new(name: impl Into<String>, url: Url, mirror: impl Into<PathBuf>) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        url: Url,
+        mirror: impl Into<resyncd_mirror::MirrorPlace>,
+    ) -> Self {
         let mut source = TableReader::absent("source", parse_source);
         source.name = name.into();
         source.url = source.credentials.extract(url);

@@ -12,8 +12,8 @@ use toml::de::DeTable;
 
 use super::table::Table;
 use super::{
-    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, PublishConfig,
-    StatusConfig,
+    CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, ObjectSettings,
+    PublishConfig, StatusConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, Parsed, Reason, line_at};
@@ -160,6 +160,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
     let xmpp = read_xmpp(&mut top.table("xmpp"));
+    let objects = ObjectSettings::read(&mut top.table("objects"), &state_dir.value);
     let notify = read_notifications(&mut top);
     let mut section = top.table("publish");
     let publish = PublishConfig::read(&mut section);
@@ -167,7 +168,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let found = read_folders(&mut section);
     check_listeners(top.file, &[callback_at, status_at, publish_at]);
     let folders = found.folders.clone();
-    let sources = read_sources(&mut top, &state_dir, &publish, found);
+    let sources = read_sources(&mut top, &state_dir, &objects, &publish, found);
     Config {
         state_dir: state_dir.value,
         callback,
@@ -177,6 +178,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
         feed,
         log,
         xmpp,
+        objects,
         notify,
         publish,
         folders,

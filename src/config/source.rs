@@ -1,13 +1,16 @@
 //! Reads the `[[source]]` tables of the configuration file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use resourcesync::uri::parse_uri;
 use resyncd_core::{HubUri, LinkRules, MediaRange, Selection, hide_userinfo};
 use resyncd_fetch::{Credentials, PaceLimits};
 use url::Url;
 
-use super::{Baseline, CallbackProtocols, DayHours, Filter, PublishConfig, Signatures, Source};
+use super::{
+    Baseline, CallbackProtocols, DayHours, Filter, ObjectSettings, PublishConfig, Signatures,
+    Source,
+};
 use crate::config::auth::read_auth;
 use crate::config::fault::Parsed;
 use crate::config::hook::read_hooks;
@@ -22,6 +25,7 @@ use crate::config::value::{
 pub(super) fn read_sources(
     document: &mut TableReader<'_, '_>,
     state_dir: &Located<PathBuf>,
+    objects: &ObjectSettings,
     publish: &PublishConfig,
     published: FoundFolders,
 ) -> Vec<Source> {
@@ -32,13 +36,17 @@ pub(super) fn read_sources(
     } = published;
     let mut sources = Vec::new();
     let number = document.tables("source", "source", |_, mut section| {
-        let source = read_source(&mut section);
+        let mut source = read_source(&mut section);
         check_private(&mut section, &source, publish);
         names.extend(section.valid("name", &source.name));
-        mirrors.extend(section.valid("mirror", &source.mirror));
+        mirrors.extend(section.valid("mirror", &source.mirror.to_path_buf()));
         // The folder of versions is one of a mirror: nothing else may be in it, and it is in no other.
-        let versions = source.versions.as_ref();
-        mirrors.extend(versions.and_then(|versions| section.valid("versions", versions)));
+        let versions = source.versions.as_deref().map(Path::to_path_buf);
+        mirrors.extend(versions.and_then(|versions| section.valid("versions", &versions)));
+        objects.complete(&mut source.mirror, &source.name);
+        if let Some(versions) = &mut source.versions {
+            objects.complete(versions, &format!("{}-versions", source.name));
+        }
         sources.push(source);
     });
     if number == 0 && folders.is_empty() {
@@ -80,7 +88,7 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
             .map(|set| credentials.extract(set))
             .collect(),
         credentials,
-        mirror: section.folder("mirror"),
+        mirror: section.place("mirror"),
         notifications: section.flag("notifications"),
         poll_interval: section.duration("poll_interval", parse_nonzero_duration),
         reorder_window: section.duration("reorder_window", parse_duration),
@@ -99,7 +107,8 @@ pub(super) fn parse_source(section: &mut TableReader<'_, '_>) -> Source {
         ),
         allow_type_mismatch: section.flag("allow_type_mismatch"),
         patches: section.flag("patches"),
-        versions: section.content("versions", Class::Folder, |path| Ok(Some(path.into()))),
+        versions: Some(section.place("versions"))
+            .filter(|place| !place.to_path_buf().as_os_str().is_empty()),
         undated_per_day: section.number("undated_per_day", 0..=1_000_000_000),
         stale_after: section.duration_or_never("stale_after"),
         audit_every: section.duration_or_never("audit_every"),

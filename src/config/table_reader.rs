@@ -5,12 +5,14 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use resyncd_mirror::MirrorPlace;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::config::fault::{Parsed, Reason};
 use crate::config::file::{FileReader, examine_here};
 use crate::config::keys;
+use crate::config::place::parse_place;
 use crate::config::value::{self, parse_address, parse_duration_or_never, parse_name, parse_share};
 
 /// What is known of the values of a key besides their type.
@@ -258,6 +260,16 @@ impl<'s, 'f> TableReader<'s, 'f> {
     pub(super) fn folder(&mut self, key: &str) -> PathBuf {
         let folder = self.file.folder;
         let parse = text("a path", |text| parse_path(text, folder));
+        self.value(key, Class::Folder, parse)
+    }
+
+    /// The place of a mirror; the empty path if there is none.
+    pub(super) fn place(&mut self, key: &str) -> MirrorPlace {
+        let folder = self.file.folder;
+        let parse = text("a path or a URL", |text| match text {
+            "" if key != "mirror" => Ok(PathBuf::new().into()),
+            text => parse_place(text, folder),
+        });
         self.value(key, Class::Folder, parse)
     }
 

@@ -267,6 +267,9 @@ fn of_connection(channel: &ChannelNeeds<'_>, now: DateTime<Utc>) -> Option<Atten
     Some(Attention::new(code, &message, since, &next_step))
 }
 
+/// What to do about an object store that can't be used.
+const OBJECTS_FAIL: &str = "check the URL, [objects] or the variables in its place, and that the service answers this machine";
+
 /// What of a mirror waits for a person. `error`: why it can't be opened or written, and since when.
 pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Option<Attention> {
     error.map(|StatusError { code, message, at }| {
@@ -278,6 +281,7 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Option<Att
             }
             "mirror-missing" => NOT_MOUNTED,
             "mirror-case-insensitive" => CASE_INSENSITIVE,
+            "object-store" => OBJECTS_FAIL,
             _ => "check that the file system of the mirror is mounted, and that the user of resyncd may write to the folder",
         };
         let message = format!("the mirror {mirror} cannot be used: {message} [{code}]");
@@ -313,6 +317,7 @@ pub(super) fn of_versions(error: Option<&StatusError>) -> Option<Attention> {
             "stop the other process that uses it, or give the Source a folder of its own"
         }
         "mirror-case-insensitive" => CASE_INSENSITIVE,
+        "object-store" => OBJECTS_FAIL,
         "versions-missing" => {
             "mount its disk; if it is to begin anew, create the folder `.resyncd` in it, or set `versions` to another folder"
         }

@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::channels::{EndingSource, end_subscriptions};
 use crate::clock;
-use crate::config::folders_overlap;
+use crate::config::{ObjectSettings, folders_overlap};
 use crate::status::Forgotten;
 use crate::store::{FilesOfForgotten, ForgottenResource, Store, StoreError};
 
@@ -112,6 +112,8 @@ pub struct ForgetRequest {
     pub delete_files: bool,
     /// The Sources that are followed: their labels and mirrors.
     pub mirrors: Vec<(String, PathBuf)>,
+    /// By what a mirror in an object store is reached.
+    pub objects: ObjectSettings,
 }
 
 /// The Sources that are being forgotten. Clones share them.
@@ -247,7 +249,10 @@ async fn open_mirror(
     others.retain(|(other, _)| *other != request.name);
     let known = store.mirror_id(&request.name).await?;
     let known = known.as_deref().and_then(MirrorId::parse);
-    let path = path.to_owned();
+    let (path, place) = (
+        path.to_owned(),
+        request.objects.place_of(path, &request.name),
+    );
     let opening = tokio::task::spawn_blocking(move || {
         let mut others = others.into_iter();
         if let Some((other, _)) = others.find(|(_, mirror)| folders_overlap(&path, mirror)) {
@@ -256,14 +261,20 @@ async fn open_mirror(
                 other,
             });
         }
-        if let Some(known) = known {
-            Mirror::check_id(&path, &known)?;
+        if let Some(known) = &known {
+            Mirror::check_id(&place, known)?;
         }
-        let own = fs::symlink_metadata(path.join(OWN_FOLDER));
-        if !own.is_ok_and(|own| own.is_dir()) {
+        let is_missing = match place.objects() {
+            Some(_) => known.is_none(),
+            None => {
+                let own = fs::symlink_metadata(place.join(OWN_FOLDER));
+                !own.is_ok_and(|own| own.is_dir())
+            }
+        };
+        if is_missing {
             return Err(ForgetError::MissingMirror(path));
         }
-        Ok(Arc::new(Mirror::open(&path)?))
+        Ok(Arc::new(Mirror::open(place)?))
     });
     opening.await?
 }
@@ -431,6 +442,7 @@ mod tests {
                 mirrors: mirrors
                     .map(|(name, mirror)| ((*name).to_owned(), mirror.to_path_buf()))
                     .collect(),
+                objects: ObjectSettings::default(),
             };
             let stop = CancellationToken::new();
             forget_source(&self.source.store, &ending, &request, &stop).await

@@ -28,8 +28,8 @@ pub(super) async fn open_mirror(
         Accepting::Known => stored.as_deref().and_then(MirrorId::parse),
         Accepting::Any => None,
     };
-    let root = context.source.mirror.clone();
-    let opening = move || Mirror::open_known(&root, known.as_ref());
+    let place = context.source.mirror.clone();
+    let opening = move || Mirror::open_known(&place, known.as_ref());
     let opened = tokio::task::spawn_blocking(opening).await;
     let mirror = opened.map_err(|error| EngineError::of_join(&error, "the mirror"))??;
     let id = mirror.id().as_str();

@@ -43,7 +43,7 @@ pub fn in_scratch_folder(config: &Config, folder: &ScratchFolder) -> Config {
     let mut config = config.clone();
     config.state_dir = folder.state();
     for source in &mut config.sources {
-        source.mirror = folder.mirror(&source.name);
+        source.mirror = folder.mirror(&source.name).into();
         if source.baseline == Baseline::Auto {
             source.baseline = Baseline::List;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use resyncd_core::ResourceUri;
+use resyncd_mirror::MirrorPlace;
 use tokio::sync::oneshot;
 
 use super::attention;
@@ -344,6 +345,12 @@ impl Engine {
         }
     }
 
+    /// Where the mirror of a Source is; `None`: it is not followed.
+    pub fn mirror_of(&self, source: &str) -> Option<MirrorPlace> {
+        let found = self.sources.find(source)?;
+        Some(found.context.source.mirror.clone())
+    }
+
     /// Forgets a Source that is not followed any more, with its files or without.
     pub async fn forget(&self, source: &str, delete_files: bool) -> Result<Forgotten, StatusError> {
         let failed = |error: ForgetError| {
@@ -361,8 +368,9 @@ impl Engine {
             name: source.to_owned(),
             delete_files,
             mirrors: mirrors
-                .map(|source| (source.name.clone(), source.mirror.clone()))
+                .map(|source| (source.name.clone(), source.mirror.to_path_buf()))
                 .collect(),
+            objects: self.config.lock().objects.clone(),
         };
         let store = Arc::clone(&self.store);
         let (transports, public_url) = (&self.shared.transports, self.shared.public_url.as_ref());

@@ -24,7 +24,7 @@ use super::host_origin_guard::{HostOriginGuard, reject_foreign_pages};
 use super::page::{Caller, page_router};
 use super::query::Query;
 use super::rejection_counters::RejectionCounters;
-use super::resource_line::{GenericResource, KnownResource};
+use super::resource_line::{GenericResource, KnownResource, ResourceLine};
 use super::state::{MAX_PAGES, MAX_STREAMS, OperatorState};
 use crate::config::StatusConfig;
 use crate::engine::{Engine, RepairOptions};
@@ -351,7 +351,15 @@ async fn resource(
         return no_uri();
     };
     match state.store.resource(&uri).await {
-        Ok(Some(view)) => Json(KnownResource::Resource(Box::new(view.into()))).into_response(),
+        Ok(Some(view)) => {
+            let mirror = state.engine.mirror_of(&view.source);
+            let mirror = mirror.filter(|mirror| mirror.objects().is_some());
+            let path = view.path.as_ref().filter(|_| !view.deleted);
+            let url = mirror.zip(path).map(|(mirror, path)| mirror.join(path));
+            let mut line = ResourceLine::from(view);
+            line.url = url.map(|url| url.display().to_string());
+            Json(KnownResource::Resource(Box::new(line))).into_response()
+        }
         Ok(None) => generic_resource(&state, &uri).await,
         Err(error) => database_failed(&error),
     }

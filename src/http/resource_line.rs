@@ -30,6 +30,9 @@ pub(super) struct ResourceLine {
     source: String,
     set: String,
     path: Option<String>,
+    /// The URL of the file, in an object store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) url: Option<String>,
     length: Option<u64>,
     #[serde(rename = "type")]
     media_type: Option<String>,
@@ -124,6 +127,7 @@ impl From<ResourceView> for ResourceLine {
             source: view.source,
             set: view.set,
             path: view.path,
+            url: None,
             length: view.length,
             media_type: view.media_type,
             encoding: view.encoding,

@@ -3,9 +3,7 @@
 //! Invariants: the bytes are those of whoever made them, so that a browser gets them in a sandbox, and takes them for nothing but the stated
 //! type. An answer has the bytes of one file, also if another takes its place meanwhile.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -19,6 +17,7 @@ use flate2::write::GzEncoder;
 use futures_util::stream;
 use http_range_header::{RangeUnsatisfiableError, parse_range_header};
 use httpdate::{fmt_http_date, parse_http_date};
+use resyncd_mirror::MirrorFile;
 
 use super::spool::Spooled;
 use crate::store::ResourceView;
@@ -30,7 +29,7 @@ const SHORT: u64 = 64 << 10;
 
 /// A file that is sent.
 pub(super) struct SentFile {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<MirrorFile>,
     pub(super) length: u64,
     /// What differs for other bytes, without quotes.
     pub(super) etag: String,
@@ -48,12 +47,10 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'se
 
 impl SentFile {
     /// A file of a mirror or a folder, or a version of it.
-    pub(super) fn of(file: File, view: &ResourceView) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        let length = metadata.len();
+    pub(super) fn of(file: MirrorFile, view: &ResourceView) -> io::Result<Self> {
+        let length = file.length()?;
         // A file that has just taken the place of the one that is recorded is another one.
-        let (inode, seconds, part) = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
-        let mut etag = format!("{inode:x}-{seconds:x}-{part:x}-{length:x}");
+        let mut etag = file.version()?;
         let mut hashes = view.hashes.split_ascii_whitespace();
         let sha256 = hashes.find_map(|hash| hash.strip_prefix("sha-256:")?.get(..16));
         if let Some(digest) = sha256.filter(|_| view.length == Some(length)) {
@@ -178,6 +175,7 @@ impl SentFile {
         let mut offset = 0;
         let mut encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
         let (file, length) = (self.file, self.length);
+        let is_on_disk = file.is_on_disk();
         let mut next = move || -> io::Result<Option<Bytes>> {
             let Some(current) = encoder.as_mut() else {
                 return Ok(None);
@@ -193,7 +191,7 @@ impl SentFile {
             let last = encoder.take().map(GzEncoder::finish).transpose()?;
             Ok(last.map(Bytes::from))
         };
-        if length <= SHORT {
+        if length <= SHORT && is_on_disk {
             return match next() {
                 Ok(bytes) => bytes.unwrap_or_default().into(),
                 Err(error) => Body::from_stream(stream::iter([Err::<Bytes, _>(error)])),
@@ -261,8 +259,8 @@ fn seconds(time: SystemTime) -> i64 {
 }
 
 /// A part of a file.
-fn body_of(file: Arc<File>, first: u64, length: u64) -> Body {
-    if length <= SHORT {
+fn body_of(file: Arc<MirrorFile>, first: u64, length: u64) -> Body {
+    if length <= SHORT && file.is_on_disk() {
         return match read_part(&file, first, length) {
             Ok(bytes) => bytes.into(),
             Err(error) => Body::from_stream(stream::iter([Err::<Bytes, _>(error)])),
@@ -290,7 +288,7 @@ fn streamed(next: impl FnMut() -> io::Result<Option<Bytes>> + Send + 'static) ->
 }
 
 /// Some bytes of a file; an error if it has become shorter.
-fn read_part(file: &File, offset: u64, length: u64) -> io::Result<Bytes> {
+fn read_part(file: &MirrorFile, offset: u64, length: u64) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes.into())

@@ -19,7 +19,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use resourcesync::{SourceTime, Verifier};
 use resyncd_core::ResourceUri;
-use resyncd_mirror::{MirrorError, MirrorPath, MirrorReader};
+use resyncd_mirror::{MirrorError, MirrorFile, MirrorPath, MirrorReader};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -349,7 +349,8 @@ impl Recorder<'_> {
         let reading = tokio::task::spawn_blocking(move || {
             let opened = MirrorReader::open(&root)?.open_file(&path);
             let read = |file| read_file(file, &path, uri, known.as_ref(), now).ok();
-            let read = opened.ok().and_then(read);
+            let opened = opened.ok().and_then(MirrorFile::into_disk);
+            let read = opened.and_then(read);
             // A folder has files of its own. What can't be read stays as it is recorded.
             Ok::<_, MirrorError>(read.unwrap_or(Found::Nothing))
         });

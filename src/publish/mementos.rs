@@ -1,8 +1,6 @@
 //! The stored versions of resources (Memento, RFC 7089): a TimeGate, a TimeMap and the versions, of Sources with `versions`. Each is at the
 //! path of a file and, as archives have it, at its URI or that of its original.
 
-use std::fs::File;
-
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -11,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use resourcesync::SourceTime;
 use resourcesync::uri::parse_uri;
 use resyncd_core::version_name;
-use resyncd_mirror::{MirrorPath, MirrorReader, publication_paths};
+use resyncd_mirror::{MirrorFile, MirrorPath, MirrorReader, publication_paths};
 use url::Url;
 
 use super::answer::{SentFile, http_date};
@@ -205,7 +203,7 @@ impl Publisher {
         let name = name.clone();
         let (root, path) = (source.versions.clone(), versions.path.clone());
         let uri = versions.view.uri.clone();
-        let opening = tokio::task::spawn_blocking(move || -> Option<File> {
+        let opening = tokio::task::spawn_blocking(move || -> Option<MirrorFile> {
             let folder = MirrorReader::open(&root?).ok()?;
             publication_paths(&path, &uri).find_map(|place| {
                 let place = MirrorPath::parse(&format!("{place}/{name}")).ok()?;

@@ -41,7 +41,6 @@ mod uris;
 mod worker;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -53,7 +52,7 @@ use parking_lot::{Mutex, RwLock};
 use percent_encoding::percent_decode_str;
 use resyncd_core::ResourceUri;
 use resyncd_fetch::Client;
-use resyncd_mirror::{BadPath, MirrorPath};
+use resyncd_mirror::{BadPath, MirrorPath, MirrorPlace};
 pub use site::site_router;
 use spool::{DocumentError, Spool, SpoolWriter, Spooled};
 use tokio::sync::Semaphore;
@@ -69,10 +68,10 @@ use crate::store::{PublishedRows, PublishedSet, PublishedState, ResourceView, St
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublishedSource {
     pub(crate) name: String,
-    /// The folder of its files.
-    pub(crate) root: PathBuf,
-    /// The folder of their versions.
-    pub(crate) versions: Option<PathBuf>,
+    /// Where its files are.
+    pub(crate) root: MirrorPlace,
+    /// Where their versions are.
+    pub(crate) versions: Option<MirrorPlace>,
     /// Whether it is a folder: its resources have no originals.
     pub(crate) is_folder: bool,
 }
@@ -320,7 +319,7 @@ fn published(config: &Config) -> Arc<[PublishedSource]> {
     });
     let folders = config.folders.iter().map(|folder| PublishedSource {
         name: folder.name.clone(),
-        root: folder.path.clone(),
+        root: MirrorPlace::from(&folder.path),
         versions: None,
         is_folder: true,
     });

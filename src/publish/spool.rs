@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use resyncd_mirror::MirrorFile;
 use sha2::{Digest as _, Sha256};
 
 use super::uris::hexadecimal;
@@ -61,9 +62,8 @@ impl DocumentError {
 }
 
 /// A document that was made.
-#[derive(Debug)]
 pub(super) struct Spooled {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<MirrorFile>,
     pub(super) length: u64,
     /// A digest of its bytes.
     pub(super) etag: String,
@@ -107,7 +107,8 @@ impl SpoolWriter {
             file: Arc::new(
                 self.file
                     .into_inner()
-                    .map_err(io::IntoInnerError::into_error)?,
+                    .map_err(io::IntoInnerError::into_error)?
+                    .into(),
             ),
             length: self.length,
             etag,

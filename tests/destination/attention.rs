@@ -207,7 +207,7 @@ async fn mirror_that_cannot_be_opened_is_shown_at_its_source() {
         // As where a disk is not mounted: the folder can't be created.
         let disk = config.sources[0].mirror.with_file_name("disk");
         std::fs::write(&disk, "a file in place of the folder").unwrap();
-        config.sources[0].mirror = disk.join("mirror");
+        config.sources[0].mirror = disk.join("mirror").into();
     })
     .await;
     let shown = async |wanted: usize| {

@@ -617,7 +617,10 @@ pub(crate) async fn many_sources(number: usize) -> Rig {
         for number in 1..number {
             let mut source = config.sources[0].clone();
             source.name = format!("site-{number:02}").parse().unwrap();
-            source.mirror = source.mirror.with_file_name(format!("mirror-{number}"));
+            source.mirror = source
+                .mirror
+                .with_file_name(format!("mirror-{number}"))
+                .into();
             if number % 2 == 1 {
                 source.url = format!("http://{nowhere}/").parse().unwrap();
             }

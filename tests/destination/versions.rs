@@ -22,13 +22,13 @@ const RESOURCE: &str = "r0001.txt";
 const OWN: &str = "/set1/res/r0001.txt";
 
 fn folder(rig: &Rig) -> PathBuf {
-    rig.config.sources[0].versions.clone().unwrap()
+    rig.config.sources[0].versions.as_deref().unwrap().into()
 }
 
 /// Has versions stored beside the mirror.
 fn keep(config: &mut Config) {
     let source = &mut config.sources[0];
-    source.versions = Some(source.mirror.with_file_name("versions"));
+    source.versions = Some(source.mirror.with_file_name("versions").into());
 }
 
 /// A Source that is polled on request, whose versions are stored.
@@ -552,7 +552,7 @@ async fn folder_that_cannot_be_used_does_not_stop_the_mirror() {
         ..resources(3)
     };
     let rig = Rig::start_with(options, |config| {
-        config.sources[0].versions = Some(path.clone())
+        config.sources[0].versions = Some((&path).into());
     })
     .await;
     rig.settled().await;

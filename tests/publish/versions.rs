@@ -11,7 +11,7 @@ use crate::support::{SET, eventually, resources};
 async fn versions_are_found_by_their_time() {
     let published = Published::start(resources(3), |config| {
         let folder = config.sources[0].mirror.with_file_name("versions");
-        config.sources[0].versions = Some(folder);
+        config.sources[0].versions = Some(folder.into());
     })
     .await;
     for text in ["one", "two"] {

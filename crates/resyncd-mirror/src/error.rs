@@ -69,6 +69,18 @@ pub enum MirrorError {
     /// Not a valid path.
     #[error(transparent)]
     BadPath(#[from] BadPath),
+    /// An object store can't be reached, or answers with an error.
+    #[error("{message}")]
+    Objects {
+        /// What failed, and the error of the client or of the service.
+        message: String,
+    },
+    /// The program was built without object stores.
+    #[error("{url} is in an object store, and this program was built without them")]
+    NotBuilt {
+        /// The URL of the mirror.
+        url: String,
+    },
 }
 
 impl MirrorError {
@@ -87,6 +99,8 @@ impl MirrorError {
             Self::Exists { .. } => "version-conflict",
             Self::Missing { .. } => "missing-file",
             Self::BadPath(error) => error.code(),
+            Self::Objects { .. } => "object-store",
+            Self::NotBuilt { .. } => "no-object-stores",
         }
     }
 
@@ -111,6 +125,10 @@ impl MirrorError {
             Self::Locked { .. } => "stop the other process, or give each its own mirror",
             Self::NotMounted { .. } | Self::Moved { .. } => NOT_MOUNTED,
             Self::CaseInsensitive { .. } => CASE_INSENSITIVE,
+            Self::Objects { .. } => {
+                "check its URL, the credentials, and whether this machine reaches it"
+            }
+            Self::NotBuilt { .. } => "use a program with the feature `objects`, or a folder",
         };
         format!("the mirror can't be used: {self}; {step}")
     }
@@ -119,7 +137,11 @@ impl MirrorError {
     /// after an [unusable](ErrorClass::Unusable) one only another path does.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Io { .. } | Self::NotMounted { .. } | Self::Moved { .. } => ErrorClass::Fatal,
+            Self::Io { .. }
+            | Self::NotMounted { .. }
+            | Self::Moved { .. }
+            | Self::Objects { .. }
+            | Self::NotBuilt { .. } => ErrorClass::Fatal,
             Self::Locked { .. } | Self::CaseInsensitive { .. } => ErrorClass::Retry,
             Self::Blocked { .. }
             | Self::Exists { .. }

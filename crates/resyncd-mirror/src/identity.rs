@@ -36,6 +36,14 @@ impl MirrorId {
         Self(random + &checksum)
     }
 
+    /// A new one.
+    pub(super) fn random() -> Result<Self, MirrorError> {
+        let mut random = [0_u8; RANDOM];
+        let filled = getrandom::fill(&mut random);
+        filled.map_err(|_| MirrorError::classify("writing", ".resyncd/id", Errno::IO))?;
+        Ok(Self::of(random))
+    }
+
     /// An id that was stored; `None`: it is none.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -83,9 +91,7 @@ pub(super) fn read(tree: &FolderTree) -> Result<Option<MirrorId>, MirrorError> {
 pub(super) fn create(tree: &FolderTree) -> Result<MirrorId, MirrorError> {
     let failed = |errno| MirrorError::classify("writing", ".resyncd/id", errno);
     let own = tree.folder(OWN_FOLDER).map_err(failed)?;
-    let mut random = [0_u8; RANDOM];
-    getrandom::fill(&mut random).map_err(|_| failed(Errno::IO))?;
-    let id = MirrorId::of(random);
+    let id = MirrorId::random()?;
     write(&own, &id, &*tree.disk).map_err(failed)?;
     // The own folder may be new.
     let top = tree.folder("").map_err(failed)?;

@@ -11,6 +11,9 @@
 //! | `tree` | the folders, looked up from the open root without symlinks |
 //! | `file_system` | one sync of the file system in place of many |
 //! | `links` | hard links or copies of another mirror's files |
+//! | `place` | where a mirror is: a folder, or an object store |
+//! | `objects` | a mirror in an object store (feature `objects`); its folder is for what is being downloaded only |
+//! | `file` | a published file that is open for reading |
 //! | `reader` | a mirror that another process may have open |
 //! | `identity` | the id of a mirror |
 //! | `packages` | the folder of packages in progress |
@@ -33,12 +36,15 @@
 
 mod disk;
 mod error;
+mod file;
 mod file_lock;
 mod file_system;
 mod identity;
 mod links;
 mod mirror_path;
+mod objects;
 mod packages;
+mod place;
 mod publish;
 mod reader;
 mod staged;
@@ -53,6 +59,7 @@ use std::sync::Arc;
 
 pub use disk::{DiskCall, DiskObserver};
 pub use error::{CASE_INSENSITIVE, MirrorError, NOT_MOUNTED};
+pub use file::MirrorFile;
 pub use file_lock::FileLock;
 pub use identity::MirrorId;
 pub use mirror_path::{
@@ -60,12 +67,15 @@ pub use mirror_path::{
     other_of_plain_path, path_if_blocked, path_if_freed, plain_path, publication_path,
     publication_paths, uris_of_plain_path,
 };
+use objects::ObjectFiles;
 use parking_lot::Mutex;
+pub use place::{MirrorPlace, ObjectPlace};
 pub use publish::PublishError;
-pub use reader::{Files, MirrorReader};
+use reader::Files;
+pub use reader::{FoundFiles, MirrorReader};
 use rustix::io::Errno;
 use staged::StagingDir;
-pub use staged::{CompletedFile, Staged, file_time};
+pub use staged::{CompletedFile, FileDescription, Staged, file_time};
 use tree::{FolderTree, UnsyncedFolders};
 
 /// How many threads write staged files at once. Eight were not faster on two cores.
@@ -73,10 +83,14 @@ const WRITERS: usize = 2;
 /// The same where each waits until its file is synced.
 const WAITING_WRITERS: usize = 8;
 
-/// A folder of resources, open for changes.
+/// A mirror, open for changes.
 ///
 /// It may be shared between threads: changes of the tree are serialized, writes to staged files are not.
 pub struct Mirror {
+    place: MirrorPlace,
+    /// Where its files are if that is not the folder.
+    objects: Option<Arc<dyn ObjectFiles>>,
+    /// The folder of its files, or of what is being downloaded.
     root: PathBuf,
     id: MirrorId,
     tree: FolderTree,
@@ -91,16 +105,19 @@ impl Mirror {
     ///
     /// # Errors
     /// [`MirrorError::Locked`] if it is open elsewhere, [`MirrorError::CaseInsensitive`] if names are not distinguished by case; others if the folder can't be created or written to.
-    pub fn open(root: &Path) -> Result<Self, MirrorError> {
-        Self::open_known(root, None)
+    pub fn open(place: impl Into<MirrorPlace>) -> Result<Self, MirrorError> {
+        Self::open_known(place, None)
     }
 
-    /// As [`open`](Self::open), but fails if the folder is not the mirror with this id, and creates nothing then.
+    /// As [`open`](Self::open), but fails if the place does not have the mirror with this id, and creates nothing then.
     ///
     /// # Errors
     /// [`MirrorError::NotMounted`] if the mirror that is there has no id, or another one.
-    pub fn open_known(root: &Path, known: Option<&MirrorId>) -> Result<Self, MirrorError> {
-        Self::open_observed(root, known, Arc::new(()))
+    pub fn open_known(
+        place: impl Into<MirrorPlace>,
+        known: Option<&MirrorId>,
+    ) -> Result<Self, MirrorError> {
+        Self::open_observed(place, known, Arc::new(()))
     }
 
     /// As [`open_known`](Self::open_known) if an id is known, else as [`open`](Self::open), with an observer of the disk.
@@ -108,30 +125,45 @@ impl Mirror {
     /// # Errors
     /// As those have.
     pub fn open_observed(
-        root: &Path,
+        place: impl Into<MirrorPlace>,
         known: Option<&MirrorId>,
         disk: Arc<dyn DiskObserver>,
     ) -> Result<Self, MirrorError> {
-        let shown = root.display().to_string();
+        let place = place.into();
         if let Some(known) = known {
-            Self::check_id(root, known)?;
+            Self::check_id(&place, known)?;
         }
-        create_root(root, &*disk)
+        let (root, objects) = match place.objects() {
+            None => (place.to_path_buf(), None),
+            Some(store) => (store.work.clone(), Some(objects::open(store)?)),
+        };
+        let shown = root.display().to_string();
+        create_root(&root, &*disk)
             .map_err(|error| MirrorError::classify_io("creating", &shown, &error))?;
-        let tree = FolderTree::open(root, disk)
+        let tree = FolderTree::open(&root, disk)
             .map_err(|errno| MirrorError::classify("opening", &shown, errno))?;
-        let (staging, unclean) = StagingDir::open(&tree, root)?;
+        let (staging, unclean) = StagingDir::open(&tree, &root)?;
         if unclean {
             // The earlier process may have created folders without syncing them.
             let synced = staging.file_system.sync();
             synced.map_err(|errno| MirrorError::classify("syncing", &shown, errno))?;
         }
-        let id = match identity::read(&tree)? {
-            Some(id) => id,
-            None => identity::create(&tree)?,
+        let found = match &objects {
+            Some(objects) => objects.id()?,
+            None => identity::read(&tree)?,
         };
+        let id = match (found, &objects) {
+            (Some(id), _) => id,
+            (None, Some(objects)) => objects.create_id(MirrorId::random()?)?,
+            (None, None) => identity::create(&tree)?,
+        };
+        if let Some(objects) = &objects {
+            objects.remove_unfinished();
+        }
         Ok(Self {
-            root: root.to_owned(),
+            place,
+            objects,
+            root,
             id,
             tree,
             staging: Arc::new(staging),
@@ -139,24 +171,27 @@ impl Mirror {
         })
     }
 
-    /// Checks, without writing, that the folder is the mirror with this id.
+    /// Checks, without writing, that a place has the mirror with this id.
     ///
     /// # Errors
-    /// [`MirrorError::NotMounted`] if a folder is not the mirror with this id.
-    pub fn check_id(root: &Path, known: &MirrorId) -> Result<(), MirrorError> {
-        let found = match FolderTree::open(root, Arc::new(())) {
-            Ok(tree) => identity::read(&tree)?,
-            Err(Errno::NOENT) => None,
-            Err(errno) => {
-                let shown = root.display().to_string();
-                return Err(MirrorError::classify("opening", &shown, errno));
-            }
+    /// [`MirrorError::NotMounted`] if it does not.
+    pub fn check_id(place: &MirrorPlace, known: &MirrorId) -> Result<(), MirrorError> {
+        let found = match place.objects() {
+            Some(store) => objects::open(store)?.id()?,
+            None => match FolderTree::open(place, Arc::new(())) {
+                Ok(tree) => identity::read(&tree)?,
+                Err(Errno::NOENT) => None,
+                Err(errno) => {
+                    let shown = place.display().to_string();
+                    return Err(MirrorError::classify("opening", &shown, errno));
+                }
+            },
         };
         if found.as_ref() == Some(known) {
             Ok(())
         } else {
             Err(MirrorError::NotMounted {
-                root: root.to_owned(),
+                root: place.to_path_buf(),
                 is_other: found.is_some(),
             })
         }
@@ -178,7 +213,12 @@ impl Mirror {
         }
     }
 
-    /// The mirror's folder, as it was opened.
+    /// Where it is.
+    pub fn place(&self) -> &MirrorPlace {
+        &self.place
+    }
+
+    /// The folder of its files, as it was opened, or of what is being downloaded.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -222,13 +262,19 @@ impl Mirror {
     ///
     /// # Errors
     /// [`MirrorError::Missing`] if there is none, [`MirrorError::Blocked`] if something else is at the path.
-    pub fn open_file(&self, path: &MirrorPath) -> Result<File, MirrorError> {
-        reader::open_file(&self.tree, path)
+    pub fn open_file(&self, path: &MirrorPath) -> Result<MirrorFile, MirrorError> {
+        match &self.objects {
+            Some(objects) => objects.open_file(path),
+            None => reader::open_file(&self.tree, path),
+        }
     }
 
     /// All published files in no order, as [`MirrorReader::files`].
-    pub fn files(&self) -> Files<'_> {
-        Files::of(&self.tree)
+    pub fn files(&self) -> FoundFiles<'_> {
+        match &self.objects {
+            Some(objects) => objects.files(),
+            None => Box::new(Files::of(&self.tree)),
+        }
     }
 
     /// Syncs the entries of a folder to disk. `opened` is the folder, if it is open.

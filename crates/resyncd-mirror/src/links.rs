@@ -5,17 +5,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Result as IoResult};
-use std::os::unix::fs::MetadataExt;
 
-use resourcesync::SourceTime;
-use rustix::fs::{AtFlags, Dir, FileType, linkat};
+use rustix::fs::{AtFlags, FileType, linkat};
 use rustix::io::Errno;
 
 use super::disk::DiskCall;
-use super::error::errno;
-use super::staged::CompletedFile;
+use super::staged::{CompletedFile, source_time};
 use super::tree::kind;
-use super::{Mirror, MirrorError, MirrorReader};
+use super::{Mirror, MirrorError, MirrorFile};
 use crate::mirror_path::MirrorPath;
 
 /// How much is copied at once, in bytes.
@@ -33,7 +30,7 @@ impl Mirror {
     ) -> Result<CompletedFile, MirrorError> {
         match self.link_file_of(other, path)? {
             Some(file) => Ok(file),
-            None => self.stage_copy_of(&other.open_file(path)?, path),
+            None => self.stage_copy_of(other.open_file(path)?, path),
         }
     }
 
@@ -43,6 +40,9 @@ impl Mirror {
         other: &Self,
         path: &MirrorPath,
     ) -> Result<Option<CompletedFile>, MirrorError> {
+        if self.objects.is_some() || other.objects.is_some() {
+            return Ok(None);
+        }
         let failed = |errno| MirrorError::classify_lookup("linking", path.as_str(), errno);
         let folder = other.tree.folder(path.folder()).map_err(failed)?;
         if kind(&folder, path.name()).map_err(failed)? == Some(FileType::RegularFile) {
@@ -73,25 +73,26 @@ impl Mirror {
             return Ok(Some(file));
         }
         let file = other.open_file(path)?;
-        let length = file.metadata().map_or(u64::MAX, |found| found.len());
+        let length = file.length().unwrap_or(u64::MAX);
         let Some(left) = most.checked_sub(length) else {
             return Ok(None);
         };
         *most = left;
-        self.stage_copy_of(&file, path).map(Some)
+        self.stage_copy_of(file, path).map(Some)
     }
 
-    fn stage_copy_of(&self, file: &File, path: &MirrorPath) -> Result<CompletedFile, MirrorError> {
-        let failed =
-            |error: std::io::Error| MirrorError::classify("reading", path.as_str(), errno(&error));
-        let modified = file.metadata().map_err(failed)?;
-        let micros = modified.mtime().saturating_mul(1_000_000) + modified.mtime_nsec() / 1000;
+    fn stage_copy_of(
+        &self,
+        mut file: MirrorFile,
+        path: &MirrorPath,
+    ) -> Result<CompletedFile, MirrorError> {
+        let failed = |error: std::io::Error| MirrorError::reading(path.as_str(), &error);
+        let modified = source_time(file.modified().map_err(failed)?);
         let (mut staged, mut chunk) = (self.stage()?, vec![0; CHUNK]);
-        let mut input = file;
         loop {
-            let read = input.read(&mut chunk).map_err(failed)?;
+            let read = file.read(&mut chunk).map_err(failed)?;
             if read == 0 {
-                return staged.finish(Some(SourceTime::from_micros(micros)));
+                return staged.finish(Some(modified));
             }
             staged.write(&chunk[..read])?;
         }
@@ -99,10 +100,7 @@ impl Mirror {
 
     /// Whether the file at a path is that of another mirror: one file with two paths.
     pub fn shares_file_with(&self, path: &MirrorPath, other: &Self, of: &MirrorPath) -> bool {
-        let identity = |file: Result<File, MirrorError>| {
-            let found = file.ok()?.metadata().ok()?;
-            Some((found.dev(), found.ino()))
-        };
+        let identity = |file: Result<MirrorFile, MirrorError>| file.ok()?.identity();
         let own = identity(self.open_file(path));
         own.is_some() && own == identity(other.open_file(of))
     }
@@ -115,13 +113,12 @@ impl CompletedFile {
     }
 
     /// Whether it has the same bytes as another file. It blocks.
-    pub fn has_bytes_of(&self, other: &File) -> IoResult<bool> {
-        let own = self.open()?;
-        let (left, right) = (own.metadata()?, other.metadata()?);
-        if (left.dev(), left.ino()) == (right.dev(), right.ino()) {
+    pub fn has_bytes_of(&self, other: MirrorFile) -> IoResult<bool> {
+        let own = MirrorFile::from(self.open()?);
+        if own.identity() == other.identity() {
             return Ok(true);
         }
-        if left.len() != right.len() {
+        if own.length()? != other.length()? {
             return Ok(false);
         }
         let (mut own, mut other) = (
@@ -143,35 +140,6 @@ impl CompletedFile {
     }
 }
 
-impl MirrorReader {
-    /// The names of the files in a folder, with their lengths in bytes, in no order; none if it does not exist. Other folders,
-    /// symlinks and names that are no UTF-8 are left out.
-    pub fn names_in(&self, folder: &MirrorPath) -> Result<Vec<(String, u64)>, MirrorError> {
-        let failed = |errno| MirrorError::classify_lookup("listing", folder.as_str(), errno);
-        let opened = match self.tree.folder(folder.as_str()) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
-            opened => opened.map_err(failed)?,
-        };
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&opened).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let Ok(name) = entry.file_name().to_str() else {
-                continue;
-            };
-            let found = rustix::fs::statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW);
-            match found {
-                Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {
-                    let length = u64::try_from(found.st_size).unwrap_or_default();
-                    names.push((name.to_owned(), length));
-                }
-                // It may be gone by now.
-                _ => {}
-            }
-        }
-        Ok(names)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -187,7 +155,7 @@ mod tests {
     fn file_of_another_mirror_is_linked_and_stays_when_that_one_replaces_it() {
         let folder = tempfile::tempdir().unwrap();
         let [mirror, versions] =
-            ["mirror", "versions"].map(|name| Mirror::open(&folder.path().join(name)).unwrap());
+            ["mirror", "versions"].map(|name| Mirror::open(folder.path().join(name)).unwrap());
         let publish = |bytes: &[u8]| {
             let mut staged = mirror.stage().unwrap();
             staged.write(bytes).unwrap();
@@ -208,7 +176,7 @@ mod tests {
         let root = folder.path();
         assert_eq!(fs::read(root.join("versions/h/a/1")).unwrap(), b"first");
         assert_eq!(fs::read(root.join("mirror/h/a")).unwrap(), b"second");
-        let reader = MirrorReader::open(&root.join("versions")).unwrap();
+        let reader = crate::MirrorReader::open(root.join("versions")).unwrap();
         assert_eq!(
             reader.names_in(&path("h/a")).unwrap(),
             [("1".to_owned(), 5)]
@@ -228,7 +196,7 @@ mod tests {
     fn file_that_is_reached_by_a_symlink_is_not_linked() {
         let folder = tempfile::tempdir().unwrap();
         let [mirror, versions] =
-            ["mirror", "versions"].map(|name| Mirror::open(&folder.path().join(name)).unwrap());
+            ["mirror", "versions"].map(|name| Mirror::open(folder.path().join(name)).unwrap());
         let secret = folder.path().join("secret");
         fs::write(&secret, "secret").unwrap();
         fs::create_dir(folder.path().join("mirror/h")).unwrap();
@@ -282,7 +250,11 @@ mod tests {
             let failed = publish(bytes).unwrap_err();
             assert_eq!(failed.error.code(), "version-conflict");
             let file = failed.file.unwrap();
-            assert_eq!(file.has_bytes_of(&stored()).unwrap(), is_same, "{bytes}");
+            assert_eq!(
+                file.has_bytes_of(stored().into()).unwrap(),
+                is_same,
+                "{bytes}"
+            );
         }
         let mut bytes = String::new();
         stored().read_to_string(&mut bytes).unwrap();
@@ -292,13 +264,13 @@ mod tests {
     #[test]
     fn copy_has_the_bytes_and_the_time() {
         let folder = tempfile::tempdir().unwrap();
-        let versions = Mirror::open(&folder.path().join("versions")).unwrap();
+        let versions = Mirror::open(folder.path().join("versions")).unwrap();
         let original = folder.path().join("original");
         fs::write(&original, vec![7; CHUNK + 1]).unwrap();
         let file = File::open(&original).unwrap();
-        let time = SourceTime::from_micros(1_600_000_000_000_000);
+        let time = resourcesync::SourceTime::from_micros(1_600_000_000_000_000);
         file.set_modified(super::super::file_time(time)).unwrap();
-        let copied = versions.stage_copy_of(&file, &path("h/a")).unwrap();
+        let copied = versions.stage_copy_of(file.into(), &path("h/a")).unwrap();
         assert!(
             versions
                 .publish(vec![(copied, path("h/a/1"))])

@@ -53,6 +53,9 @@ impl Mirror {
         files: Vec<CompletedFile>,
         paths: impl IntoIterator<Item = &'a str>,
     ) -> Vec<Result<CompletedFile, MirrorError>> {
+        if self.objects.is_some() {
+            return files.into_iter().map(Ok).collect();
+        }
         let synced = self.staging.sync(files).into_iter().zip(paths);
         synced
             .map(|(file, path)| file.map_err(|errno| not_synced(path, errno)))
@@ -93,6 +96,9 @@ impl Mirror {
         batch: Vec<(CompletedFile, MirrorPath)>,
         existing: Existing,
     ) -> Vec<Result<(), PublishError>> {
+        if let Some(objects) = &self.objects {
+            return objects.publish(batch, existing == Existing::Kept);
+        }
         let (files, paths): (Vec<CompletedFile>, Vec<MirrorPath>) = batch.into_iter().unzip();
         let files = self.staging.sync(files);
         let mut unsynced = self.unsynced.lock();
@@ -167,6 +173,9 @@ impl Mirror {
     /// Syncs the folders of a file that is at its path, as far as an earlier sync of them has failed: without its entry in them a
     /// file is lost with the power. It blocks.
     pub fn sync_entry(&self, path: &MirrorPath) -> Result<(), MirrorError> {
+        if self.objects.is_some() {
+            return Ok(());
+        }
         let mut unsynced = self.unsynced.lock();
         FolderSyncs::default().sync(self, path.folder(), &mut unsynced)?;
         let running = self.staging.check_running();
@@ -237,6 +246,9 @@ impl Mirror {
     /// [`MirrorError`] for each path separately; [`MirrorError::Blocked`] if the path is neither a file nor a folder.
     #[must_use = "a file may not be removed"]
     pub fn remove(&self, paths: &[MirrorPath]) -> Vec<Result<bool, MirrorError>> {
+        if let Some(objects) = &self.objects {
+            return objects.remove(paths);
+        }
         let mut unsynced = self.unsynced.lock();
         let mut results: Vec<Result<bool, MirrorError>> = paths.iter().map(|_| Ok(false)).collect();
         let mut opened: OpenFolder<'_> = None;
@@ -273,7 +285,7 @@ impl Mirror {
 
     /// Whether there is a folder, or that can't be determined. It blocks.
     pub fn may_have_folder(&self, folder: &str) -> bool {
-        !matches!(self.tree.folder(folder), Err(Errno::NOENT))
+        self.objects.is_none() && !matches!(self.tree.folder(folder), Err(Errno::NOENT))
     }
 
     /// Removes one file; returns whether it existed.

@@ -1,19 +1,24 @@
 //! Reading a mirror, also while another process has it open.
 
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType};
+use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 
-use super::MirrorError;
+use super::objects::{self, ObjectFiles};
 use super::tree::{FolderTree, kind};
+use super::{MirrorError, MirrorFile, MirrorPlace};
 use crate::mirror_path::{BadPath, MirrorPath, OWN_FOLDER};
 
+/// The files of a mirror.
+pub type FoundFiles<'a> = Box<dyn Iterator<Item = Result<MirrorPath, MirrorError>> + 'a>;
+
 /// A mirror that is open for reading only, without the lock.
-pub struct MirrorReader {
-    pub(super) tree: FolderTree,
+pub struct MirrorReader(Reading);
+
+enum Reading {
+    Folder(FolderTree),
+    Objects(Arc<dyn ObjectFiles>),
 }
 
 impl MirrorReader {
@@ -21,44 +26,93 @@ impl MirrorReader {
     ///
     /// # Errors
     /// [`MirrorError::Missing`] if there is none, others if it can't be read.
-    pub fn open(root: &Path) -> Result<Self, MirrorError> {
+    pub fn open(place: impl Into<MirrorPlace>) -> Result<Self, MirrorError> {
+        let root = place.into();
+        if let Some(store) = root.objects() {
+            return Ok(Self(Reading::Objects(objects::open(store)?)));
+        }
         let failed =
             |errno| MirrorError::classify_lookup("opening", &root.display().to_string(), errno);
-        let tree = FolderTree::open(root, Arc::new(())).map_err(failed)?;
-        Ok(Self { tree })
+        let tree = FolderTree::open(&root, Arc::new(())).map_err(failed)?;
+        Ok(Self(Reading::Folder(tree)))
     }
 
     /// Opens a file for reading.
-    pub fn open_file(&self, path: &MirrorPath) -> Result<File, MirrorError> {
-        open_file(&self.tree, path)
+    pub fn open_file(&self, path: &MirrorPath) -> Result<MirrorFile, MirrorError> {
+        match &self.0 {
+            Reading::Folder(tree) => open_file(tree, path),
+            Reading::Objects(objects) => objects.open_file(path),
+        }
     }
 
     /// All published files, in no order. Staged files, symlinks and invalid paths are left out. Memory grows with the widest
     /// folder, not with the mirror.
-    pub fn files(&self) -> Files<'_> {
-        Files::of(&self.tree)
+    pub fn files(&self) -> FoundFiles<'_> {
+        match &self.0 {
+            Reading::Folder(tree) => Box::new(Files::of(tree)),
+            Reading::Objects(objects) => objects.files(),
+        }
     }
 
     /// The same of a folder that is no mirror: also the files that are directly in it, but none with a name, or in a folder with one, that
     /// begins with a dot; those in its folder `below`, or empty: all.
-    pub fn files_of_folder(&self, below: &str) -> Files<'_> {
-        Files {
-            folders: vec![below.to_owned()],
-            parse: MirrorPath::parse_in_folder,
-            skips_hidden: true,
-            ..Files::of(&self.tree)
+    pub fn files_of_folder(&self, below: &str) -> FoundFiles<'_> {
+        match &self.0 {
+            Reading::Folder(tree) => Box::new(Files {
+                folders: vec![below.to_owned()],
+                parse: MirrorPath::parse_in_folder,
+                skips_hidden: true,
+                ..Files::of(tree)
+            }),
+            Reading::Objects(objects) => objects.files(),
+        }
+    }
+
+    /// The names of the files in a folder, with their lengths in bytes, in no order; none if it does not exist. Other folders,
+    /// symlinks and names that are no UTF-8 are left out.
+    pub fn names_in(&self, folder: &MirrorPath) -> Result<Vec<(String, u64)>, MirrorError> {
+        match &self.0 {
+            Reading::Folder(tree) => names_in(tree, folder),
+            Reading::Objects(objects) => objects.names_in(folder),
         }
     }
 }
 
+fn names_in(tree: &FolderTree, folder: &MirrorPath) -> Result<Vec<(String, u64)>, MirrorError> {
+    let failed = |errno| MirrorError::classify_lookup("listing", folder.as_str(), errno);
+    let opened = match tree.folder(folder.as_str()) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
+        opened => opened.map_err(failed)?,
+    };
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&opened).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let Ok(name) = entry.file_name().to_str() else {
+            continue;
+        };
+        let found = rustix::fs::statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW);
+        match found {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {
+                let length = u64::try_from(found.st_size).unwrap_or_default();
+                names.push((name.to_owned(), length));
+            }
+            // It may be gone by now.
+            _ => {}
+        }
+    }
+    Ok(names)
+}
+
 /// Opens a file without following symlinks.
-pub(super) fn open_file(tree: &FolderTree, path: &MirrorPath) -> Result<File, MirrorError> {
-    tree.file(path.as_str())
+pub(super) fn open_file(tree: &FolderTree, path: &MirrorPath) -> Result<MirrorFile, MirrorError> {
+    let opened = tree.file(path.as_str());
+    opened
+        .map(MirrorFile::from)
         .map_err(|errno| MirrorError::classify_lookup("opening", path.as_str(), errno))
 }
 
 /// An iterator over the files of a mirror.
-pub struct Files<'a> {
+pub(super) struct Files<'a> {
     tree: &'a FolderTree,
     /// Folders that were not listed yet.
     folders: Vec<String>,

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
-use resourcesync::SourceTime;
+use resourcesync::{Digest, SourceTime};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -197,7 +197,7 @@ impl StagingDir {
 struct StagedName {
     staging: Arc<StagingDir>,
     /// `None`: the file is unnamed, or was published.
-    name: Option<String>,
+    name: Option<Box<str>>,
 }
 
 impl StagedName {
@@ -212,7 +212,7 @@ impl StagedName {
             disk.before(DiskCall::Link, b"")?;
             link_unnamed(file, folder, name)
         };
-        self.name = Some(self.staging.link(link)?);
+        self.name = Some(self.staging.link(link)?.into());
         Ok(())
     }
 }
@@ -230,7 +230,7 @@ impl Drop for StagedName {
             let disk = &self.staging.file_system.disk;
             let _ = disk
                 .before(DiskCall::Unlink, b"")
-                .and_then(|()| unlinkat(&self.staging.folder, name, AtFlags::empty()));
+                .and_then(|()| unlinkat(&self.staging.folder, &**name, AtFlags::empty()));
         }
     }
 }
@@ -283,7 +283,7 @@ impl Staged {
             file: File::from(file),
             name: StagedName {
                 staging: Arc::clone(staging),
-                name,
+                name: name.map(Into::into),
             },
             length: 0,
             failures,
@@ -354,7 +354,11 @@ impl Staged {
                 SyncState::Synced
             }
         };
-        Ok(CompletedFile { state, name })
+        Ok(CompletedFile {
+            state,
+            name,
+            description: Box::default(),
+        })
     }
 }
 
@@ -393,10 +397,33 @@ pub fn file_time(time: SourceTime) -> SystemTime {
     }
 }
 
+/// The time of a file as that of a Source, in whole microseconds.
+pub(super) fn source_time(time: SystemTime) -> SourceTime {
+    let micros = |distance: Duration| i64::try_from(distance.as_micros()).unwrap_or(i64::MAX);
+    SourceTime::from_micros(match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => micros(since),
+        Err(before) => -micros(before.duration()),
+    })
+}
+
+/// What an object store states of a file beside its bytes and its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileDescription {
+    /// Its media type.
+    pub media_type: Option<String>,
+    /// Its SHA-256.
+    pub digest: Option<Digest>,
+}
+
 /// A staged file that is complete, ready to be published.
 pub struct CompletedFile {
     state: SyncState,
     name: StagedName,
+    #[cfg_attr(
+        not(feature = "objects"),
+        expect(dead_code, reason = "read by object stores")
+    )]
+    description: Box<FileDescription>,
 }
 
 /// Whether a completed file is on disk.
@@ -475,9 +502,24 @@ impl CompletedFile {
             state: SyncState::Synced,
             name: StagedName {
                 staging: Arc::clone(staging),
-                name: Some(name),
+                name: Some(name.into()),
             },
+            description: Box::default(),
         })
+    }
+
+    /// The file, with what is known of it: in a folder that is not stored.
+    #[must_use]
+    pub fn described(self, description: FileDescription) -> Self {
+        Self {
+            description: Box::new(description),
+            ..self
+        }
+    }
+
+    #[cfg(feature = "objects")]
+    pub(super) fn description(&self) -> &FileDescription {
+        &self.description
     }
 
     /// The file, if it is unnamed and not known to be on disk.
@@ -492,7 +534,7 @@ impl CompletedFile {
     pub(super) fn open_staged(&self) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match (&self.name.name, &self.state) {
-            (Some(name), _) => openat(&self.name.staging.folder, name, flags, Mode::empty()),
+            (Some(name), _) => openat(&self.name.staging.folder, &**name, flags, Mode::empty()),
             (None, SyncState::Written(it) | SyncState::Unnamed(it)) => reopen(&it.file),
             (None, SyncState::Synced) => Err(Errno::NOENT),
         }
@@ -544,7 +586,7 @@ impl CompletedFile {
         let own = self.name.name.as_ref().ok_or(Errno::NOENT)?;
         let disk = &self.name.staging.file_system.disk;
         disk.before(DiskCall::Rename, name.as_bytes())?;
-        renameat(&self.name.staging.folder, own, folder, name)
+        renameat(&self.name.staging.folder, &**own, folder, name)
     }
 
     /// The file is at its published name, and has no other. Returns one that was unnamed: that it has a link is to be synced, before

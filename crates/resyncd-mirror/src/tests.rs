@@ -150,7 +150,7 @@ fn published_file_has_its_bytes_and_its_time() {
     let mut file = world.mirror.open_file(&path("h/a/b.txt")).unwrap();
     file.read_to_string(&mut bytes).unwrap();
     assert_eq!(bytes, "one two");
-    let metadata = file.metadata().unwrap();
+    let metadata = file.into_disk().unwrap().metadata().unwrap();
     assert_eq!(
         (metadata.mtime(), metadata.mtime_nsec()),
         (1_357_000_000, 250_000_000)
@@ -906,7 +906,7 @@ fn unnamed_file_can_be_read_before_it_is_published() {
     world.publish("h/a").unwrap();
     let file = world.unnamed("h/a");
     let other = world.mirror.open_file(&path("h/a")).unwrap();
-    assert!(file.has_bytes_of(&other).unwrap());
+    assert!(file.has_bytes_of(other).unwrap());
     let synced = world
         .mirror
         .sync(vec![file], ["h/b"])

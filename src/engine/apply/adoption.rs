@@ -4,12 +4,11 @@
 //! It is not a guess. Where the Source states a digest, the file is hashed. Where it states none, the file must have the stated
 //! length, if there is one, and the stated time: only complete, verified files were ever given that time.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use resourcesync::{Digest, SourceTime, Verifier};
-use resyncd_mirror::{Mirror, MirrorPath, file_time};
+use resyncd_mirror::{Mirror, MirrorFile, MirrorPath, file_time};
 
 use crate::store::{Origin, Task};
 
@@ -32,7 +31,7 @@ pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> 
         let path = MirrorPath::parse(&task.path).ok()?;
         let file = mirror.open_file(&path).ok()?;
         // A file that can't be read is fetched.
-        let adopted = examine(&file, &task).ok().flatten()?;
+        let adopted = examine(file, &task).ok().flatten()?;
         // It may be here because the sync of its folder has failed. It is published again while that still fails.
         mirror.sync_entry(&path).ok()?;
         Some(adopted)
@@ -41,21 +40,20 @@ pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> 
 }
 
 /// For a blocking thread.
-fn examine(file: &File, task: &Task) -> io::Result<Option<Adopted>> {
-    let metadata = file.metadata()?;
-    let length = metadata.len();
+fn examine(mut file: MirrorFile, task: &Task) -> io::Result<Option<Adopted>> {
+    let length = file.length()?;
     if task.content.length.is_some_and(|stated| stated != length) {
         return Ok(None);
     }
     let is_dated = match task.lastmod {
-        Some(stated) => metadata.modified()? == file_time(stated),
+        Some(stated) => file.modified()? == file_time(stated),
         None => false,
     };
     if task.content.hashes.is_empty() && !is_dated {
         return Ok(None);
     }
     let mut verifier = Verifier::new(Some(length), &task.content.hashes);
-    verifier.read_all(&mut &*file, |_| {})?;
+    verifier.read_all(&mut file, |_| {})?;
     let Ok(verified) = verifier.finish() else {
         return Ok(None);
     };
@@ -65,7 +63,7 @@ fn examine(file: &File, task: &Task) -> io::Result<Option<Adopted>> {
         let _ = file.set_modified(file_time(lastmod));
     }
     // It may never have been synced.
-    file.sync_all()?;
+    file.sync()?;
     Ok(Some(Adopted {
         length,
         hashes: verified.digests,

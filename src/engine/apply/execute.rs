@@ -189,8 +189,7 @@ async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
     let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
     let reading = tokio::task::spawn_blocking(move || {
         let path = MirrorPath::parse(&path).ok()?;
-        let found = mirror.open_file(&path).ok()?;
-        found.metadata().ok().map(|metadata| metadata.len())
+        mirror.open_file(&path).ok()?.length().ok()
     });
     reading
         .await

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resourcesync::{Digest, SourceTime};
+use resourcesync::{Algorithm, Digest, SourceTime};
 use resyncd_mirror::{
-    CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_folder, path_if_blocked,
-    path_if_freed, publication_path,
+    CompletedFile, FileDescription, Mirror, MirrorError, MirrorPath, file_time, made_folder,
+    path_if_blocked, path_if_freed, publication_path,
 };
 use tokio::sync::mpsc;
 
@@ -728,6 +728,7 @@ fn publish_files(
                 continue;
             }
         };
+        let file = file.described(described(&description));
         let path = freed_path(&task, &description)
             .unwrap_or_else(|| publication_path(&task.path, &task.uri));
         let placed = PlacedFile {
@@ -753,6 +754,15 @@ fn publish_files(
                 path: placed.path.to_string(),
             },
         ));
+    }
+}
+
+fn described(description: &Description) -> FileDescription {
+    let mut hashes = description.hashes.iter();
+    let sha256 = hashes.find(|digest| digest.algorithm() == Algorithm::Sha256);
+    FileDescription {
+        media_type: description.media_type.clone(),
+        digest: sha256.cloned(),
     }
 }
 

@@ -184,7 +184,7 @@ impl RepairJob<'_> {
             let Ok(file) = mirror.open_file(&path) else {
                 return false;
             };
-            let set_time = |time| match file.metadata().and_then(|it| it.modified()) {
+            let set_time = |time| match file.modified() {
                 // A file that nothing changes is quickly synced.
                 Ok(modified) if modified == time => Ok(()),
                 _ => file.set_modified(time),
@@ -192,7 +192,7 @@ impl RepairJob<'_> {
             let is_dated = time
                 .map(file_time)
                 .is_none_or(|time| set_time(time).is_ok());
-            is_dated && file.sync_all().is_ok() && mirror.sync_entry(&path).is_ok()
+            is_dated && file.sync().is_ok() && mirror.sync_entry(&path).is_ok()
         })
         .await
     }

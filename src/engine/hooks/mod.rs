@@ -52,7 +52,7 @@ pub(super) fn configured_hooks(sources: &[config::Source]) -> Vec<(String, Strin
 
 impl HookTarget {
     fn is_of(&self, source: &config::Source, hook: &config::Hook) -> bool {
-        (&self.source, &self.mirror, &self.hook) == (&source.name, &source.mirror, hook)
+        (&self.source, &*self.mirror, &self.hook) == (&source.name, &*source.mirror, hook)
     }
 
     fn is_configured(&self, sources: &[config::Source]) -> bool {
@@ -107,7 +107,7 @@ impl Hooks {
             }
             let target = Arc::new(HookTarget {
                 source: source.name.clone(),
-                mirror: source.mirror.clone(),
+                mirror: source.mirror.to_path_buf(),
                 hook: hook.clone(),
             });
             let (stop, ended) = (stop.child_token(), CancellationToken::new());

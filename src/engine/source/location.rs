@@ -42,7 +42,7 @@ pub(crate) async fn record_source_location(
 ) -> Result<(), StoreError> {
     let (store, source) = (&context.store, &context.source);
     let name = source.name.as_str();
-    let (url, mirror) = (source.url.as_str(), &source.mirror);
+    let (url, mirror): (_, &Path) = (source.url.as_str(), &source.mirror);
     if let Some(before) = store.location_of(name).await? {
         if let Some(former) = former_mirror(store, source).await? {
             tracing::warn!(code = "mirror-changed", source = name, former = %former.display(), mirror = %mirror.display(),
@@ -65,11 +65,11 @@ pub(crate) async fn record_source_location(
                 "URL of the Source changed: sets that it does not lead to are no longer followed, and their files stay; `resyncd forget {name} --former-sets` deletes them"
             );
         }
-        if before.url == url && before.mirror.as_ref() == Some(mirror) {
+        if before.url == url && before.mirror.as_deref() == Some(mirror) {
             return Ok(());
         }
     }
-    let mirror = mirror.clone();
+    let mirror = mirror.to_owned();
     store.note_location(name, url, mirror, id.as_str()).await
 }
 

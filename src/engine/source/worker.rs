@@ -506,7 +506,7 @@ async fn mirror_moved(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
         let mirror = Arc::clone(&mirror);
         let checking = tokio::task::spawn_blocking(move || {
             mirror.check_place()?;
-            Mirror::check_id(mirror.root(), mirror.id())
+            Mirror::check_id(mirror.place(), mirror.id())
         });
         if let Ok(Err(error @ (MirrorError::Moved { .. } | MirrorError::NotMounted { .. }))) =
             checking.await

@@ -579,7 +579,7 @@ mod tests {
     #[test]
     fn publication_does_not_replace_a_stored_version() {
         let root = tempfile::tempdir().unwrap();
-        let mirror = Mirror::open(&root.path().join("mirror")).unwrap();
+        let mirror = Mirror::open(root.path().join("mirror")).unwrap();
         let folder = VersionsFolder::at(root.path().join("versions"));
         folder.set_opened(Mirror::open(folder.root()).unwrap());
         let path = MirrorPath::parse("example.org/a").unwrap();

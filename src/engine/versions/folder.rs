@@ -3,15 +3,15 @@
 //! It is a mirror of its own: staged files, syncs, the lock and the rules of paths are the same. Where something is in the way of that
 //! path, the version gets the made path of its resource.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use resourcesync::SourceTime;
 use resyncd_core::{ResourceUri, is_plausible, names_version, version_name};
-use resyncd_mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, publication_paths};
+use resyncd_mirror::{
+    CompletedFile, Mirror, MirrorError, MirrorFile, MirrorPath, MirrorPlace, publication_paths,
+};
 use tokio::sync::Semaphore;
 
 use crate::store::{Publication, StoredVersion, TaskResult};
@@ -21,22 +21,22 @@ const MAX_COPIED: u64 = 8 << 20;
 
 /// The folder of a Source's versions, open or not.
 pub(crate) struct VersionsFolder {
-    root: PathBuf,
+    root: MirrorPlace,
     opened: Mutex<Option<Arc<Mirror>>>,
     /// For one page of a TimeMap in memory at once. Each Source has its own: another one may be slow.
     pub(super) reading: Semaphore,
 }
 
 impl VersionsFolder {
-    pub(crate) fn at(root: PathBuf) -> Self {
+    pub(crate) fn at(root: impl Into<MirrorPlace>) -> Self {
         Self {
-            root,
+            root: root.into(),
             opened: Mutex::default(),
             reading: Semaphore::new(1),
         }
     }
 
-    pub(crate) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &MirrorPlace {
         &self.root
     }
 
@@ -191,7 +191,7 @@ pub(super) fn publish_version(
     };
     for path in paths {
         if let (Some(file), Ok(stored)) = (&file, versions.open_file(path)) {
-            return compare(versions, file, &stored, path);
+            return compare(versions, file, stored, path);
         }
     }
     for path in paths {
@@ -202,7 +202,7 @@ pub(super) fn publish_version(
             Some(Err(failed)) => {
                 // Another task has stored it in this moment.
                 if let (Some(file), Ok(stored)) = (&failed.file, versions.open_file(path)) {
-                    return compare(versions, file, &stored, path);
+                    return compare(versions, file, stored, path);
                 }
                 if !matches!(failed.error, MirrorError::Blocked { .. }) {
                     return Err(failed.error);
@@ -217,7 +217,7 @@ pub(super) fn publish_version(
 fn compare(
     versions: &Mirror,
     file: &CompletedFile,
-    stored: &File,
+    stored: MirrorFile,
     path: &MirrorPath,
 ) -> Result<(), MirrorError> {
     let is_same = file.has_bytes_of(stored);

@@ -17,12 +17,12 @@ pub(super) async fn open_versions(
     if let Some(opened) = folder.opened() {
         return Ok(opened);
     }
-    let root = folder.root().to_owned();
+    let root = folder.root().clone();
     // By its place: another folder may be another one.
     let key = format!("{}/versions:{}", context.name(), root.display());
     let stored = context.store.mirror_id(&key).await?;
     let known = stored.as_deref().and_then(MirrorId::parse);
-    let opening = move || match Mirror::open_known(&root, known.as_ref()) {
+    let opening = move || match Mirror::open_known(root.clone(), known.as_ref()) {
         Err(MirrorError::NotMounted {
             is_other: false, ..
         }) if is_prepared(&root) => Mirror::open(&root),

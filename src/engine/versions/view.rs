@@ -1,12 +1,11 @@
 //! Shows the versions of a resource: those that are stored, by their files, and those that are to be.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use chrono::SecondsFormat;
 use resourcesync::SourceTime;
 use resyncd_core::{ResourceUri, parse_version_name};
-use resyncd_mirror::{MirrorError, MirrorReader, publication_paths};
+use resyncd_mirror::{MirrorError, MirrorPlace, MirrorReader, publication_paths};
 
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -33,8 +32,8 @@ pub(crate) async fn versions_of(
     let Some((resource, waiting)) = known else {
         return Ok(Vec::new());
     };
-    let (root, of_listing) = (folder.clone(), uri.clone());
-    let listing = move || stored(&root, &resource.path, &of_listing);
+    let (place, of_listing) = (folder.clone(), uri.clone());
+    let listing = move || stored(&place, &resource.path, &of_listing);
     let listed = tokio::task::spawn_blocking(listing).await;
     let stored = listed.map_err(|error| EngineError::of_join(&error, uri))??;
     let version = |at: Option<SourceTime>, state: &str| ResourceVersion {
@@ -77,12 +76,12 @@ pub(crate) async fn versions_of(
 
 /// The stored versions of a resource whose file has that path in the mirror. For a blocking thread.
 fn stored(
-    root: &Path,
+    place: &MirrorPlace,
     path: &str,
     uri: &ResourceUri,
 ) -> Result<BTreeMap<SourceTime, StoredFile>, MirrorError> {
     let mut found = BTreeMap::new();
-    let reader = match MirrorReader::open(root) {
+    let reader = match MirrorReader::open(place) {
         Ok(reader) => reader,
         // Nothing was stored yet.
         Err(MirrorError::Missing { .. }) => return Ok(found),

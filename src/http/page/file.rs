@@ -5,7 +5,6 @@
 //! are in a sandbox: another origin, without scripts and forms. No symlink in the mirror is followed, and the length is bounded.
 
 use std::io::Read;
-use std::path::PathBuf;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,9 +13,9 @@ use resyncd_mirror::{MirrorError, MirrorPath, MirrorReader};
 
 use super::answer::{database_failed, error_page, page_headers};
 use super::resource::{PageQuery, bad_uri};
+use crate::engine::Engine;
 use crate::http::query::Query;
 use crate::http::state::OperatorState;
-use crate::status::Status;
 use crate::store::ResourceView;
 
 const ROOT: &str = "../";
@@ -64,14 +63,12 @@ impl Beginning {
 
 /// The beginning of the file of a resource; `None`: it has none, or its Source is not followed.
 pub(super) async fn beginning(
-    status: &Status,
+    engine: &Engine,
     resource: &ResourceView,
     most: u64,
 ) -> Option<Result<Beginning, MirrorError>> {
-    let mut sources = status.sources.iter();
-    let source = sources.find(|source| source.name == resource.source)?;
+    let mirror = engine.mirror_of(&resource.source)?;
     let path = resource.path.clone().filter(|_| !resource.deleted)?;
-    let mirror = PathBuf::from(&source.mirror);
     let read = move || {
         let path = MirrorPath::parse(&path)?;
         let file = MirrorReader::open(&mirror)?.open_file(&path)?;
@@ -88,11 +85,10 @@ pub(super) async fn file(
     Query(query): Query<PageQuery>,
 ) -> Result<Response, Response> {
     let uri = query.uri().ok_or_else(bad_uri)?;
-    let status = state.status(ROOT).await?;
     let known = state.store.resource(&uri).await;
     let known = known.map_err(|error| database_failed(ROOT, &error))?;
     let begins = match &known {
-        Some(known) => beginning(&status, known, MOST).await,
+        Some(known) => beginning(&state.engine, known, MOST).await,
         None => None,
     };
     let (code, message) = match begins {

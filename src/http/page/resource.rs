@@ -70,7 +70,7 @@ pub(super) async fn resource_page(
     let view = state.store.resource(&uri).await;
     let view = view.map_err(|error| database_failed(ROOT, &error))?;
     let begins = match &view {
-        Some(view) => beginning(&status, view, EXCERPT).await,
+        Some(view) => beginning(&state.engine, view, EXCERPT).await,
         None => None,
     };
     let newest = state.changes(ROOT, search).await?;

@@ -170,7 +170,7 @@ fn deletion_of_an_impossible_time_is_not_repeated() {
 /// Versions of resources are stored.
 fn storing_settings() -> Settings {
     Settings {
-        configure: |source| source.versions = Some(source.mirror.with_file_name("versions")),
+        configure: |source| source.versions = Some(source.mirror.with_file_name("versions").into()),
         ..settings()
     }
 }
