@@ -135,14 +135,29 @@ struct Recorder<'a> {
     folder: &'a PublishedSource,
 }
 
-/// What is to be looked at again, because it is being written.
-type Unsettled = BTreeSet<String>;
+/// What a look at the folder has left.
+#[derive(Default)]
+struct Looked {
+    /// What is to be looked at again, because it is being written.
+    unsettled: BTreeSet<String>,
+    /// How many files and folders can't be read, and the first of the errors. What is recorded of these stays.
+    unreadable: u64,
+    first_error: Option<MirrorError>,
+}
+
+impl Looked {
+    fn note_unreadable(&mut self, error: MirrorError) {
+        self.unreadable += 1;
+        self.first_error.get_or_insert(error);
+    }
+}
 
 impl Recorder<'_> {
     async fn record(&self) {
         let reported = Arc::new(Reported::default());
         let mut watcher = None;
-        let mut unsettled = Unsettled::new();
+        let mut unsettled = BTreeSet::new();
+        let mut unreadable = 0;
         // When everything has been looked at.
         let mut complete_at = None;
         let mut error_code = "";
@@ -150,7 +165,8 @@ impl Recorder<'_> {
             let now = clock::now().mono;
             let is_due = complete_at.is_none_or(|at| now.saturating_duration_since(at) >= INTERVAL);
             let news = reported.take();
-            let looked = if is_due || news.is_cut {
+            let is_complete = is_due || news.is_cut;
+            let looked = if is_complete {
                 complete_at = Some(now);
                 // Anew: another file system may have been mounted.
                 drop(watcher.take());
@@ -162,10 +178,18 @@ impl Recorder<'_> {
             };
             let pause = match looked {
                 Ok(left) => {
+                    let (number, error) = (left.unreadable, left.first_error);
+                    if let Some(error) = error.filter(|_| number != unreadable) {
+                        tracing::warn!(code = "folder-unreadable", %error, number, folder = self.folder.name,
+                            "files or folders can't be read; what is published of them stays as it was");
+                    }
+                    if is_complete || number > 0 {
+                        unreadable = number;
+                    }
                     if !std::mem::take(&mut error_code).is_empty() {
                         tracing::info!(folder = self.folder.name, "the folder can be read again");
                     }
-                    unsettled.extend(left);
+                    unsettled.extend(left.unsettled);
                     if unsettled.is_empty() {
                         INTERVAL
                     } else {
@@ -216,12 +240,12 @@ impl Recorder<'_> {
         store.begin_folder(name, &list).await
     }
 
-    /// Looks at all files, and at all that are recorded; returns those that are being written.
-    async fn look_at_all(&self) -> Result<Unsettled, FolderError> {
+    /// Looks at all files, and at all that are recorded.
+    async fn look_at_all(&self) -> Result<Looked, FolderError> {
         let (store, begun_at) = (&self.publisher.store, clock::now().wall);
         let set = self.set().await?;
-        let mut unsettled = Unsettled::new();
-        self.look_below("", set, &mut unsettled).await?;
+        let mut looked = Looked::default();
+        self.look_below("", set, &mut looked).await?;
         let mut after = ResourceId::NONE;
         loop {
             let entries = store.folder_entries(set, after).await?;
@@ -230,7 +254,7 @@ impl Recorder<'_> {
             self.delete_missing(set, entries).await?;
         }
         store.end_folder_scan(set, begun_at).await?;
-        Ok(unsettled)
+        Ok(looked)
     }
 
     /// Looks at all files in a folder of the folder; empty: in all.
@@ -238,26 +262,41 @@ impl Recorder<'_> {
         &self,
         below: &str,
         set: SetId,
-        unsettled: &mut Unsettled,
+        looked: &mut Looked,
     ) -> Result<(), FolderError> {
         let (sender, mut found) = mpsc::channel(TOGETHER);
         let (root, below) = (self.folder.root.clone(), below.to_owned());
         let walking = tokio::task::spawn_blocking(move || -> Result<(), MirrorError> {
             let mirror = MirrorReader::open(&root)?;
-            for path in mirror.files_of_folder(&below) {
-                if sender.blocking_send(path?).is_err() {
+            for found in mirror.files_of_folder(&below) {
+                let found = match found {
+                    // Nothing is known of a folder that can't be read itself.
+                    Err(MirrorError::Io { ref path, .. }) if path.is_empty() => {
+                        return found.map(drop);
+                    }
+                    found => found,
+                };
+                if sender.blocking_send(found).is_err() {
                     break;
                 }
             }
             Ok(())
         });
         let mut files = Vec::new();
-        while let Some(path) = found.recv().await {
+        while let Some(found) = found.recv().await {
+            let path = match found {
+                Ok(path) => path,
+                Err(error) => {
+                    looked.note_unreadable(error);
+                    continue;
+                }
+            };
             match self.read(&path).await? {
                 Found::New(file) => files.push(*file),
                 Found::Unsettled => {
-                    unsettled.insert(path.as_str().to_owned());
+                    looked.unsettled.insert(path.as_str().to_owned());
                 }
+                Found::Unreadable(error) => looked.note_unreadable(error),
                 Found::Same | Found::Nothing => {}
             }
             if files.len() >= TOGETHER {
@@ -270,9 +309,9 @@ impl Recorder<'_> {
     }
 
     /// Looks at what was reported.
-    async fn look_at(&self, paths: BTreeSet<String>) -> Result<Unsettled, FolderError> {
+    async fn look_at(&self, paths: BTreeSet<String>) -> Result<Looked, FolderError> {
         let set = self.set().await?;
-        let (mut unsettled, mut files) = (Unsettled::new(), Vec::new());
+        let (mut looked, mut files) = (Looked::default(), Vec::new());
         for text in paths.into_iter().filter(|text| is_published(text)) {
             let Ok(path) = MirrorPath::parse_in_folder(&text) else {
                 continue;
@@ -280,12 +319,13 @@ impl Recorder<'_> {
             match self.read(&path).await? {
                 Found::New(file) => files.push(*file),
                 Found::Unsettled => {
-                    unsettled.insert(text);
+                    looked.unsettled.insert(text);
                 }
+                Found::Unreadable(error) => looked.note_unreadable(error),
                 Found::Same => {}
                 Found::Nothing => {
                     // It is, or was, a file or a folder.
-                    self.look_below(&text, set, &mut unsettled).await?;
+                    self.look_below(&text, set, &mut looked).await?;
                     let (store, name) = (&self.publisher.store, &self.folder.name);
                     let entries = store.folder_entries_at(name, &text).await?;
                     self.delete_missing(set, entries).await?;
@@ -293,7 +333,7 @@ impl Recorder<'_> {
             }
         }
         self.put(set, files).await?;
-        Ok(unsettled)
+        Ok(looked)
     }
 
     async fn put(&self, set: SetId, files: Vec<FolderFile>) -> Result<(), StoreError> {
@@ -327,7 +367,7 @@ impl Recorder<'_> {
                 };
                 opened.is_some_and(|opened| opened.is_err_and(|error| is_gone(&error)))
             });
-            if !entries.is_empty() && mirror.files_of_folder("").next().transpose()?.is_none() {
+            if !entries.is_empty() && mirror.files_of_folder("").flatten().next().is_none() {
                 return Err(FolderError::Empty);
             }
             Ok(entries)
@@ -348,11 +388,17 @@ impl Recorder<'_> {
         let uri = self.publisher.uris.file(&self.folder.name, path.as_str());
         let reading = tokio::task::spawn_blocking(move || {
             let opened = MirrorReader::open(&root)?.open_file(&path);
-            let read = |file| read_file(file, &path, uri, known.as_ref(), now).ok();
-            let opened = opened.ok().and_then(MirrorFile::into_disk);
-            let read = opened.and_then(read);
-            // A folder has files of its own. What can't be read stays as it is recorded.
-            Ok::<_, MirrorError>(read.unwrap_or(Found::Nothing))
+            let file = match opened.map(MirrorFile::into_disk) {
+                Ok(Some(file)) => file,
+                // A folder has files of its own.
+                Ok(None) | Err(MirrorError::Missing { .. } | MirrorError::Blocked { .. }) => {
+                    return Ok(Found::Nothing);
+                }
+                Err(error) => return Ok(Found::Unreadable(error)),
+            };
+            let read = read_file(file, &path, uri, known.as_ref(), now);
+            let unreadable = |error| Found::Unreadable(MirrorError::reading(path.as_str(), &error));
+            Ok::<_, MirrorError>(read.unwrap_or_else(unreadable))
         });
         Ok(reading.await??)
     }
@@ -365,6 +411,7 @@ enum Found {
     Same,
     /// A file that is being written.
     Unsettled,
+    Unreadable(MirrorError),
     New(Box<FolderFile>),
 }
 

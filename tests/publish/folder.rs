@@ -1,7 +1,10 @@
 //! A folder as a Source.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use resourcesync::{ChangeKind, Entry, read_document};
@@ -10,7 +13,7 @@ use resyncd::config::{Config, PublishedFolder};
 use tempfile::TempDir;
 use url::Url;
 
-use crate::support::{Destination, client, eventually, files, send, soon};
+use crate::support::{Destination, client, eventually, files, free_address, send, soon};
 
 /// A folder that a daemon publishes.
 struct Folder {
@@ -335,4 +338,72 @@ async fn destination_follows_a_folder_by_push() {
         }
     })
     .await;
+}
+
+/// Ends a program when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Publishes a folder by a program that may read only what the modes of files allow; its log is a file beside that.
+fn publish(folder: &Path, listen: SocketAddr) -> Running {
+    let mut command = Command::new("/bin/sh");
+    // Root may read everything by these capabilities.
+    let run = "[ \"$(id -u)\" != 0 ] || set -- setpriv --bounding-set=-dac_override,-dac_read_search \"$@\"; exec \"$@\"";
+    command.args(["-c", run, "sh", env!("CARGO_BIN_EXE_resyncd"), "publish"]);
+    command.arg(folder.join("files"));
+    command.arg("--state").arg(folder.join("state"));
+    command.args(["--listen", &listen.to_string()]);
+    let log = File::create(folder.join("log")).unwrap();
+    Running(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_reported_and_all_else_is_published() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("files");
+    for name in ["a.txt", "closed.txt", "closed/inside.txt", "z/b.txt"] {
+        put(&path, name, "as it was at first");
+    }
+    let listen = free_address();
+    let published = Folder {
+        config: Config::new(folder.path().join("state"), Vec::new()),
+        folder,
+        daemon: None,
+        base: Url::parse(&format!("http://{listen}/")).unwrap(),
+    };
+    let listening = || {
+        eventually("it listens", None, async || {
+            let connected = tokio::net::TcpStream::connect(listen).await;
+            connected.map(drop).map_err(|error| error.to_string())
+        })
+    };
+    let running = publish(published.folder.path(), listen);
+    listening().await;
+    let all = ["a.txt", "closed.txt", "closed/inside.txt", "z/b.txt"];
+    published.until_listed(&all).await;
+    drop(running);
+
+    let set_mode = |name: &str, mode| {
+        fs::set_permissions(path.join(name), Permissions::from_mode(mode)).unwrap();
+    };
+    put(&path, "z/c.txt", "new");
+    fs::remove_file(path.join("a.txt")).unwrap();
+    set_mode("closed.txt", 0o000);
+    set_mode("closed", 0o000);
+    let running = publish(published.folder.path(), listen);
+    listening().await;
+    let expected = ["closed.txt", "closed/inside.txt", "z/b.txt", "z/c.txt"];
+    published.until_listed(&expected).await;
+    let log = fs::read_to_string(published.folder.path().join("log")).unwrap();
+    let line = log.lines().find(|line| line.contains("folder-unreadable"));
+    assert!(line.is_some_and(|line| line.contains("number=2")), "{log}");
+    drop(running);
+    // So that the folder can be removed.
+    set_mode("closed", 0o755);
 }
