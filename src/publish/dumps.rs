@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header;
@@ -43,6 +44,10 @@ const MOST_CHANGED: usize = CHANGES_A_LIST as usize;
 const PIECES: usize = 4;
 const PIECE: usize = 256 << 10;
 /// The name of the manifest in a package.
+/// The slowest rate at which a package may be read, in bytes a second, once that was waited for so long: whoever reads more slowly has the
+/// place of others.
+const SLOWEST: u64 = 16 << 10;
+const PATIENCE: Duration = Duration::from_secs(60);
 const MANIFEST: &str = "manifest.xml";
 
 /// What a request asks a package of.
@@ -205,8 +210,17 @@ impl Package {
             }
             drop(permit);
         });
-        let pieces = stream::unfold(receiver, |mut receiver| async move {
-            Some((receiver.recv().await?, receiver))
+        let begun = (receiver, Pace::default(), clock::now().mono);
+        let pieces = stream::unfold(begun, |(mut receiver, mut pace, given_at)| async move {
+            pace.waited += clock::now().mono.saturating_duration_since(given_at);
+            let piece = if pace.is_too_slow() {
+                // The connection ends, and with the receiver the place.
+                Err(io::ErrorKind::TimedOut.into())
+            } else {
+                receiver.recv().await?
+            };
+            pace.sent += piece.as_ref().map_or(0, Bytes::len) as u64;
+            Some((piece, (receiver, pace, clock::now().mono)))
         });
         let mut response = Body::from_stream(pieces).into_response();
         let headers = response.headers_mut();
@@ -385,4 +399,42 @@ fn package_after(
     }
     let from = rows.time_of(since)?.unwrap_or(first.from);
     Package::of_changes(source, set, rows, (since, end), (from, None))
+}
+
+/// How fast a package is read.
+#[derive(Default)]
+struct Pace {
+    /// In bytes.
+    sent: u64,
+    /// How long it was waited for the reader.
+    waited: Duration,
+}
+
+impl Pace {
+    fn is_too_slow(&self) -> bool {
+        let least = self.waited.as_secs().saturating_mul(SLOWEST);
+        self.waited > PATIENCE && self.sent < least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_that_are_too_slow_lose_their_place() {
+        for (sent, seconds, expected) in [
+            (0, 0, false),
+            (0, 60, false),
+            (0, 61, true),
+            (61 * SLOWEST - 1, 61, true),
+            (61 * SLOWEST, 61, false),
+            (1 << 40, 86_400, false),
+            (1 << 30, 86_400, true),
+        ] {
+            let waited = Duration::from_secs(seconds);
+            let pace = Pace { sent, waited };
+            assert_eq!(pace.is_too_slow(), expected, "{sent} {seconds}");
+        }
+    }
 }
