@@ -137,7 +137,7 @@ const KEYS: [(&str, &str); 102] = [
     ("objects.secret_access_key", "\"\""),
     ("objects.secret_access_key_file", "\"\""),
     ("objects.secret_access_key_credential", "\"\""),
-    ("objects.service_account", "\"\""),
+    ("objects.service_account_file", "\"\""),
     ("objects.account", "\"\""),
     ("objects.account_key", "\"\""),
     ("objects.account_key_file", "\"\""),

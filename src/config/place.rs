@@ -14,11 +14,10 @@ use crate::config::table_reader::{Class, TableReader, parse_path, text};
 /// The schemes of object stores.
 const STORES: [&str; 3] = ["s3", "gs", "az"];
 /// The keys of `[objects]` that are no secrets: the scheme that each is for, and the variable that stands for it.
-const PLAIN: [(&str, &str, &str); 5] = [
+const PLAIN: [(&str, &str, &str); 4] = [
     ("endpoint_url", "s3", "AWS_ENDPOINT_URL"),
     ("region", "s3", "AWS_REGION"),
     ("access_key_id", "s3", "AWS_ACCESS_KEY_ID"),
-    ("service_account", "gs", "GOOGLE_SERVICE_ACCOUNT"),
     ("account", "az", "AZURE_STORAGE_ACCOUNT_NAME"),
 ];
 const SECRET: [(&str, &str, &str); 2] = [
@@ -49,6 +48,10 @@ impl ObjectSettings {
             let value = read_secret(section, key, LONGEST, |text| Ok(text.trim().to_owned()));
             options.extend(value.map(|value| (scheme, variable, value.value)));
         }
+        let account = section.content("service_account_file", Class::SecretFile, |path| {
+            Ok(path.to_str().unwrap_or_default().to_owned())
+        });
+        options.push(("gs", "GOOGLE_SERVICE_ACCOUNT", account));
         // The operator has named it, and needs no encryption on this machine.
         let is_plain = |(_, variable, value): &(&str, &str, String)| {
             *variable == "AWS_ENDPOINT_URL" && value.starts_with("http://")

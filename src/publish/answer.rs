@@ -48,9 +48,10 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'se
 impl SentFile {
     /// A file of a mirror or a folder, or a version of it.
     pub(super) fn of(file: MirrorFile, view: &ResourceView) -> io::Result<Self> {
-        let length = file.length()?;
+        let metadata = file.metadata()?;
+        let length = metadata.length;
         // A file that has just taken the place of the one that is recorded is another one.
-        let mut etag = file.version()?;
+        let mut etag = metadata.version();
         let mut hashes = view.hashes.split_ascii_whitespace();
         let sha256 = hashes.find_map(|hash| hash.strip_prefix("sha-256:")?.get(..16));
         if let Some(digest) = sha256.filter(|_| view.length == Some(length)) {

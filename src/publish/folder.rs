@@ -179,13 +179,15 @@ impl Recorder<'_> {
             let pause = match looked {
                 Ok(left) => {
                     let (number, error) = (left.unreadable, left.first_error);
-                    if let Some(error) = error.filter(|_| number != unreadable) {
+                    if let Some(error) = error.filter(|_| number > unreadable) {
                         tracing::warn!(code = "folder-unreadable", %error, number, folder = self.folder.name,
                             "files or folders can't be read; what is published of them stays as it was");
                     }
-                    if is_complete || number > 0 {
-                        unreadable = number;
-                    }
+                    unreadable = if is_complete {
+                        number
+                    } else {
+                        number.max(unreadable)
+                    };
                     if !std::mem::take(&mut error_code).is_empty() {
                         tracing::info!(folder = self.folder.name, "the folder can be read again");
                     }

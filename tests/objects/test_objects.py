@@ -1,5 +1,6 @@
 """A mirror in an object store: test_objects.py RESYNCD FOLDER"""
 
+import collections
 import hashlib
 import http.client
 import http.server
@@ -37,6 +38,7 @@ class Layer(http.server.BaseHTTPRequestHandler):
     behind = 0
     share = 0.0
     failed = 0
+    passed = collections.Counter()
     is_shut = False
     chance = random.Random(7)
 
@@ -58,6 +60,7 @@ class Layer(http.server.BaseHTTPRequestHandler):
             # Neither is what was asked for done, nor is there an answer.
             self.close_connection = True
             return self.connection.shutdown(socket.SHUT_RDWR)
+        Layer.passed[self.command, self.path.split("/")[-1].split("?")[0]] += f"/{PREFIX}/" in self.path
         behind = http.client.HTTPConnection("127.0.0.1", Layer.behind)
         headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
         behind.request(self.command, self.path, body, headers)
@@ -266,6 +269,16 @@ publish = true
         assert "1 missing, 1 altered, 1 extra" in found, found
         resyncd("audit", "--repair", "--delete-extra")
         assert is_in_step()
+
+        step("after the database was lost no object is stored again, and none fetched for its digest")
+        for file in (WORK / "state").glob("resyncd.db*"):
+            file.unlink()
+        Layer.passed.clear()
+        assert "in-sync" in resyncd("sync")
+        asked = {name for (command, name), number in Layer.passed.items() if command == "HEAD" and number}
+        stored = [name for (command, name), number in Layer.passed.items() if command == "PUT" and number]
+        # Short ones are fetched to be compared with their versions.
+        assert keys() <= asked and not stored and not Layer.passed["GET", "long.bin"], Layer.passed
 
         step("a dry run writes nothing, and another mirror is not taken for this one")
         (source / "13.txt").write_text("new")

@@ -23,37 +23,57 @@ enum Content {
     Object(Box<dyn ObjectFile>),
 }
 
+/// What is known of a file without its bytes.
+pub struct FileMetadata {
+    /// Its length, in bytes.
+    pub length: u64,
+    /// The time of the resource, or when it was written.
+    pub modified: SystemTime,
+    pub(super) version: FileVersion,
+}
+
+/// What distinguishes a file from any other one that is or was at its path, beside its length.
+pub(super) enum FileVersion {
+    /// Inode, and the seconds and nanoseconds of its time.
+    Disk(u64, i64, i64),
+    #[cfg_attr(
+        not(feature = "objects"),
+        expect(dead_code, reason = "made by object stores")
+    )]
+    Object(String),
+}
+
+impl FileMetadata {
+    /// What distinguishes the file from any other one that is or was at its path.
+    #[must_use]
+    pub fn version(&self) -> String {
+        match &self.version {
+            FileVersion::Disk(inode, seconds, part) => {
+                format!("{inode:x}-{seconds:x}-{part:x}-{:x}", self.length)
+            }
+            FileVersion::Object(version) => version.clone(),
+        }
+    }
+}
+
 impl MirrorFile {
     #[cfg(feature = "objects")]
     pub(super) fn of_object(object: impl ObjectFile + 'static) -> Self {
         Self(Content::Object(Box::new(object)))
     }
 
-    /// Its length, in bytes.
-    pub fn length(&self) -> io::Result<u64> {
-        match &self.0 {
-            Content::Disk(file) => file.metadata().map(|found| found.len()),
-            Content::Object(object) => Ok(object.length()),
-        }
-    }
-
-    /// The time of the resource, or when it was written.
-    pub fn modified(&self) -> io::Result<SystemTime> {
-        match &self.0 {
-            Content::Disk(file) => file.metadata()?.modified(),
-            Content::Object(object) => Ok(object.modified()),
-        }
-    }
-
-    /// What distinguishes it from any other file that is or was at its path.
-    pub fn version(&self) -> io::Result<String> {
+    /// What is known of it without its bytes. On disk it is one system call.
+    pub fn metadata(&self) -> io::Result<FileMetadata> {
         match &self.0 {
             Content::Disk(file) => {
                 let found = file.metadata()?;
-                let (inode, seconds, part) = (found.ino(), found.mtime(), found.mtime_nsec());
-                Ok(format!("{inode:x}-{seconds:x}-{part:x}-{:x}", found.len()))
+                Ok(FileMetadata {
+                    length: found.len(),
+                    modified: found.modified()?,
+                    version: FileVersion::Disk(found.ino(), found.mtime(), found.mtime_nsec()),
+                })
             }
-            Content::Object(object) => Ok(object.version()),
+            Content::Object(object) => Ok(object.metadata()),
         }
     }
 
@@ -87,13 +107,15 @@ impl MirrorFile {
         }
     }
 
-    /// The SHA-256 that an object was stored with; `None` of a file on disk.
+    /// Whether an object was stored with these digests, and no other ones: its bytes need not be fetched to compare them. Of a file on
+    /// disk nothing is known.
     #[must_use]
-    pub fn stored_digest(&self) -> Option<&Digest> {
-        match &self.0 {
+    pub fn is_stored_with(&self, digests: &[Digest]) -> bool {
+        let stored = match &self.0 {
             Content::Disk(_) => None,
             Content::Object(object) => object.digest(),
-        }
+        };
+        !digests.is_empty() && digests.iter().all(|digest| Some(digest) == stored)
     }
 
     /// Sets its time.
@@ -126,8 +148,8 @@ impl MirrorFile {
 
 impl fmt::Debug for MirrorFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.version().unwrap_or_default();
-        write!(f, "MirrorFile({version})")
+        let version = self.metadata().map(|found| found.version());
+        write!(f, "MirrorFile({})", version.unwrap_or_default())
     }
 }
 

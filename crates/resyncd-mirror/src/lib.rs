@@ -59,7 +59,7 @@ use std::sync::Arc;
 
 pub use disk::{DiskCall, DiskObserver};
 pub use error::{CASE_INSENSITIVE, MirrorError, NOT_MOUNTED};
-pub use file::MirrorFile;
+pub use file::{FileMetadata, MirrorFile};
 pub use file_lock::FileLock;
 pub use identity::MirrorId;
 pub use mirror_path::{
@@ -148,18 +148,23 @@ impl Mirror {
             let synced = staging.file_system.sync();
             synced.map_err(|errno| MirrorError::classify("syncing", &shown, errno))?;
         }
-        let found = match &objects {
-            Some(objects) => objects.id()?,
-            None => identity::read(&tree)?,
+        let id = match &objects {
+            None => match identity::read(&tree)? {
+                Some(id) => id,
+                None => identity::create(&tree)?,
+            },
+            Some(objects) => {
+                objects.remove_unfinished();
+                match objects.id()? {
+                    Some(id) => id,
+                    None => {
+                        let id = MirrorId::random()?;
+                        objects.set_id(&id)?;
+                        id
+                    }
+                }
+            }
         };
-        let id = match (found, &objects) {
-            (Some(id), _) => id,
-            (None, Some(objects)) => objects.create_id(MirrorId::random()?)?,
-            (None, None) => identity::create(&tree)?,
-        };
-        if let Some(objects) = &objects {
-            objects.remove_unfinished();
-        }
         Ok(Self {
             place,
             objects,

@@ -73,7 +73,7 @@ impl Mirror {
             return Ok(Some(file));
         }
         let file = other.open_file(path)?;
-        let length = file.length().unwrap_or(u64::MAX);
+        let length = file.metadata().map_or(u64::MAX, |found| found.length);
         let Some(left) = most.checked_sub(length) else {
             return Ok(None);
         };
@@ -87,7 +87,7 @@ impl Mirror {
         path: &MirrorPath,
     ) -> Result<CompletedFile, MirrorError> {
         let failed = |error: std::io::Error| MirrorError::reading(path.as_str(), &error);
-        let modified = source_time(file.modified().map_err(failed)?);
+        let modified = source_time(file.metadata().map_err(failed)?.modified);
         let (mut staged, mut chunk) = (self.stage()?, vec![0; CHUNK]);
         loop {
             let read = file.read(&mut chunk).map_err(failed)?;
@@ -118,7 +118,7 @@ impl CompletedFile {
         if own.identity() == other.identity() {
             return Ok(true);
         }
-        if own.length()? != other.length()? {
+        if own.metadata()?.length != other.metadata()?.length {
             return Ok(false);
         }
         let (mut own, mut other) = (

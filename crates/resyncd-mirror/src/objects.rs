@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use resourcesync::Digest;
 
 use super::{
-    CompletedFile, MirrorError, MirrorFile, MirrorId, MirrorPath, ObjectPlace, PublishError,
+    CompletedFile, FileMetadata, MirrorError, MirrorFile, MirrorId, MirrorPath, ObjectPlace,
+    PublishError,
 };
 
 #[cfg(feature = "objects")]
@@ -29,8 +30,8 @@ pub(super) trait ObjectFiles: Send + Sync {
     /// The id of the mirror; `None`: it has none.
     fn id(&self) -> Result<Option<MirrorId>, MirrorError>;
 
-    /// Gives the mirror, which has none, an id.
-    fn create_id(&self, id: MirrorId) -> Result<MirrorId, MirrorError>;
+    /// Gives the mirror, which has none, this id.
+    fn set_id(&self, id: &MirrorId) -> Result<(), MirrorError>;
 
     /// Removes what a former process has uploaded of a file without an end.
     fn remove_unfinished(&self);
@@ -59,14 +60,7 @@ pub(super) trait ObjectFile: Read + Seek + Send + Sync {
     /// At most so many bytes from a place on.
     fn read_at(&self, offset: u64, most: u64) -> std::io::Result<Vec<u8>>;
 
-    /// In bytes.
-    fn length(&self) -> u64;
-
-    /// The time of the resource, or when it was stored.
-    fn modified(&self) -> SystemTime;
-
-    /// What distinguishes it from other objects of its key.
-    fn version(&self) -> String;
+    fn metadata(&self) -> FileMetadata;
 
     /// The SHA-256 that it was stored with.
     fn digest(&self) -> Option<&Digest>;

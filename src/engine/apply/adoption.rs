@@ -41,21 +41,27 @@ pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> 
 
 /// For a blocking thread.
 fn examine(mut file: MirrorFile, task: &Task) -> io::Result<Option<Adopted>> {
-    let length = file.length()?;
+    let metadata = file.metadata()?;
+    let length = metadata.length;
     if task.content.length.is_some_and(|stated| stated != length) {
         return Ok(None);
     }
     let is_dated = match task.lastmod {
-        Some(stated) => file.modified()? == file_time(stated),
+        Some(stated) => metadata.modified == file_time(stated),
         None => false,
     };
     if task.content.hashes.is_empty() && !is_dated {
         return Ok(None);
     }
-    let mut verifier = Verifier::new(Some(length), &task.content.hashes);
-    verifier.read_all(&mut file, |_| {})?;
-    let Ok(verified) = verifier.finish() else {
-        return Ok(None);
+    let hashes = if file.is_stored_with(&task.content.hashes) {
+        task.content.hashes.clone()
+    } else {
+        let mut verifier = Verifier::new(Some(length), &task.content.hashes);
+        verifier.read_all(&mut file, |_| {})?;
+        let Ok(verified) = verifier.finish() else {
+            return Ok(None);
+        };
+        verified.digests
     };
     let lastmod = task.lastmod.or(task.changed_at);
     if let Some(lastmod) = lastmod.filter(|_| !is_dated) {
@@ -66,7 +72,7 @@ fn examine(mut file: MirrorFile, task: &Task) -> io::Result<Option<Adopted>> {
     file.sync()?;
     Ok(Some(Adopted {
         length,
-        hashes: verified.digests,
+        hashes,
         lastmod,
     }))
 }

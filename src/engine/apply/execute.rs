@@ -189,7 +189,8 @@ async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
     let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
     let reading = tokio::task::spawn_blocking(move || {
         let path = MirrorPath::parse(&path).ok()?;
-        mirror.open_file(&path).ok()?.length().ok()
+        let found = mirror.open_file(&path).ok()?.metadata().ok()?;
+        Some(found.length)
     });
     reading
         .await

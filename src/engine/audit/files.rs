@@ -241,15 +241,14 @@ fn compare(
     expected: &ExpectedFile,
     progress: &Progress,
 ) -> std::io::Result<FileState> {
-    let length = file.length()?;
+    let metadata = file.metadata()?;
+    let length = metadata.length;
     let mut differs = Vec::new();
     let mut hashes = Vec::new();
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut mismatch = verifier.check_length(length).err();
     let stated = &expected.content.hashes;
-    let stored = file.stored_digest();
-    if mismatch.is_none() && stored.is_some() && stated.iter().all(|it| Some(it) == stored) {
-        // An object store has verified the bytes, which are not fetched for it again.
+    if mismatch.is_none() && file.is_stored_with(stated) {
         hashes.clone_from(stated);
     } else if mismatch.is_none() && !stated.is_empty() {
         verifier.read_all(&mut file, |read| progress.count_bytes(read))?;
@@ -260,7 +259,7 @@ fn compare(
         Mismatch::Length { .. } => "length",
         Mismatch::Digest { .. } => "digest",
     }));
-    let modified = DateTime::<Utc>::from(file.modified()?).timestamp();
+    let modified = DateTime::<Utc>::from(metadata.modified).timestamp();
     let stated = |time| DateTime::<Utc>::from(file_time(time)).timestamp();
     let misdated = expected
         .lastmod

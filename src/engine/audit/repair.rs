@@ -184,9 +184,9 @@ impl RepairJob<'_> {
             let Ok(file) = mirror.open_file(&path) else {
                 return false;
             };
-            let set_time = |time| match file.modified() {
+            let set_time = |time| match file.metadata() {
                 // A file that nothing changes is quickly synced.
-                Ok(modified) if modified == time => Ok(()),
+                Ok(found) if found.modified == time => Ok(()),
                 _ => file.set_modified(time),
             };
             let is_dated = time

@@ -10,6 +10,7 @@ use resourcesync::Digest;
 use super::ObjectFile;
 use super::runtime::block_on;
 use super::store::{Content, Objects, Stored};
+use crate::file::{FileMetadata, FileVersion};
 
 /// How much is requested at once, in bytes.
 const PIECE: u64 = 4 << 20;
@@ -93,21 +94,18 @@ impl ObjectFile for ObjectReader {
         bytes.map(Into::into).map_err(io::Error::other)
     }
 
-    fn length(&self) -> u64 {
-        self.meta.size
-    }
-
-    fn modified(&self) -> SystemTime {
-        let modified = self.stored.modified;
-        modified.unwrap_or_else(|| self.meta.last_modified.into())
-    }
-
-    fn version(&self) -> String {
+    fn metadata(&self) -> FileMetadata {
         let tag = self.meta.e_tag.as_deref().unwrap_or_default();
         // It is a part of another tag.
         let plain = tag.chars().filter(char::is_ascii_alphanumeric);
         let written = self.meta.last_modified.timestamp_micros();
-        format!("{}-{written:x}", plain.collect::<String>())
+        let version = format!("{}-{written:x}", plain.collect::<String>());
+        let modified = self.stored.modified;
+        FileMetadata {
+            length: self.meta.size,
+            modified: modified.unwrap_or_else(|| self.meta.last_modified.into()),
+            version: FileVersion::Object(version),
+        }
     }
 
     fn digest(&self) -> Option<&Digest> {

@@ -40,7 +40,7 @@ const AT_ONCE: usize = 16;
 const AT_A_PIECE: u32 = 64;
 /// The length of the longest key of these services, in bytes.
 const LONGEST_KEY: usize = 1024;
-/// For how long a request is repeated that the store answers with an error of its own, or not.
+/// For how long a request is repeated, at most ten times, that the store answers with an error of its own, or not.
 const RETRIES: Duration = Duration::from_secs(30);
 
 /// The names of what is stored of a file beside its bytes and its type.
@@ -277,12 +277,12 @@ impl ObjectFiles for Objects {
         }
     }
 
-    fn create_id(&self, id: MirrorId) -> Result<MirrorId, MirrorError> {
+    fn set_id(&self, id: &MirrorId) -> Result<(), MirrorError> {
         let key = self.id_key()?;
         let text = PutPayload::from(format!("{id}\n"));
         let put = block_on(self.store.put(&key, text));
-        put.map_err(|error| failed("writing", key.as_ref(), &error))?;
-        Ok(id)
+        put.map(drop)
+            .map_err(|error| failed("writing", key.as_ref(), &error))
     }
 
     fn remove_unfinished(&self) {

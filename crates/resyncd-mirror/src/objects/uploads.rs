@@ -46,13 +46,21 @@ pub(super) async fn upload(
         uploads.complete_multipart(key, &id, parts).await
     };
     let uploaded = uploaded.await;
-    if uploaded.is_err() {
-        // What can't be removed now stays noted.
-        uploads.abort_multipart(key, &id).await?;
+    if uploaded.is_ok() {
+        // What stays is removed as one without an end.
+        let _ = fs::remove_file(noted_in);
+    } else {
+        abort(uploads, key, &id, &noted_in).await;
     }
-    // What stays is removed as one without an end.
-    let _ = fs::remove_file(noted_in);
     uploaded.map(drop)
+}
+
+/// Removes what was uploaded of a file, and then its note. What can't be removed now stays noted, and is removed by a later process.
+async fn abort(uploads: &dyn MultipartStore, key: &Key, id: &String, noted_in: &Path) {
+    let aborted = uploads.abort_multipart(key, id).await;
+    if let Ok(()) | Err(Error::NotFound { .. }) = aborted {
+        let _ = fs::remove_file(noted_in);
+    }
 }
 
 async fn send_parts(
@@ -86,7 +94,7 @@ fn note(path: &Path, key: &Key, id: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Removes what former processes have uploaded without an end. What can't be removed now is removed by a later process.
+/// Removes what former processes have uploaded without an end.
 pub(super) async fn remove_unfinished(uploads: &dyn MultipartStore, work: &Path) {
     let Ok(notes) = fs::read_dir(folder(work)) else {
         // There was none yet.
@@ -94,13 +102,10 @@ pub(super) async fn remove_unfinished(uploads: &dyn MultipartStore, work: &Path)
     };
     for path in notes.flatten().map(|note| note.path()) {
         let text = fs::read_to_string(&path).unwrap_or_default();
-        let aborted = match text.split_once('\n').map(|(id, key)| (id, Key::parse(key))) {
-            Some((id, Ok(key))) => uploads.abort_multipart(&key, &id.to_owned()).await,
+        match text.split_once('\n').map(|(id, key)| (id, Key::parse(key))) {
+            Some((id, Ok(key))) => abort(uploads, &key, &id.to_owned(), &path).await,
             // It was not written to its end: no part was sent.
-            _ => Ok(()),
-        };
-        if let Ok(()) | Err(Error::NotFound { .. }) = aborted {
-            let _ = fs::remove_file(path);
+            _ => drop(fs::remove_file(path)),
         }
     }
 }
