@@ -99,6 +99,7 @@ pub(super) fn known_mirrors(folder: &Path) -> Result<HashMap<String, KnownMirror
     if !schema::check_number(&database, &path)? {
         return Ok(HashMap::new());
     }
+    let database = database.into();
     let known = mirror::all(&database)?.into_iter().map(|(source, id)| {
         let location = followed_source::get(&database, &source)?;
         let folder = location.and_then(|location| location.mirror);

@@ -78,8 +78,9 @@ fn write(database: &Connection, file: &Path, now: DateTime<Utc>) -> Result<u64, 
     }
     // No file beside the copy belongs to it.
     copy.pragma_update(None, "journal_mode", "DELETE")?;
+    let copy = copy.into();
     feed::begin_another(&copy, now)?;
-    copy.close().map_err(|(_, error)| error)?;
+    copy.close()?;
     created.sync_all().map_err(failed)?;
     Ok(created.metadata().map_err(failed)?.len())
 }

@@ -13,6 +13,7 @@ use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use tokio_util::sync::CancellationToken;
 
 use super::error::StoreError;
+use super::sql;
 
 /// Up to this size, in bytes, a database is checked before it is used; a larger one while it is used.
 const CHECKED_FIRST: u64 = 64 << 20;
@@ -40,10 +41,10 @@ impl Damage {
     ///
     /// # Errors
     /// [`StoreError::Damaged`], or SQLite's error.
-    pub(super) fn recheck(&self, connection: &Connection) -> Result<(), StoreError> {
-        if !self.was_found() {
+    pub(super) fn recheck(&self, connection: &sql::Connection) -> Result<(), StoreError> {
+        let Some(connection) = connection.sqlite().filter(|_| self.was_found()) else {
             return Ok(());
-        }
+        };
         check(connection)?;
         let marker = &self.marker;
         self.clear()

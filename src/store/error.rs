@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode};
+use super::sql::{Connection, Fault};
 
 /// Why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
@@ -106,8 +106,8 @@ impl StoreError {
             Self::NoBackup(..) => "backup-unusable",
             Self::Thread(_) => "store-thread",
             Self::DiskFull { .. } | Self::NoSpace { .. } => "disk-full",
-            Self::Sqlite(error) => sqlite_code(error),
-            Self::Commit(error) => sqlite_code(error),
+            Self::Sqlite(error) => code_of(error),
+            Self::Commit(error) => code_of(error),
             Self::Damaged(_) => "database-damaged",
             Self::BadRow(_) => "database-row",
             Self::TooManyResources(_) => "too-many-resources",
@@ -145,9 +145,9 @@ impl StoreError {
 
     /// The error of a write to a database; that of a full disk names it.
     pub(super) fn writing(connection: &Connection, error: Arc<rusqlite::Error>) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::DiskFull {
-                path: connection.path().unwrap_or_default().to_owned(),
+        match Fault::of(&error) {
+            Fault::DiskFull => Self::DiskFull {
+                path: connection.path(),
                 error,
             },
             _ => Self::Commit(error),
@@ -162,43 +162,19 @@ impl StoreError {
             _ => return false,
         };
         matches!(
-            cause.sqlite_error_code(),
-            Some(
-                ErrorCode::DiskFull
-                    | ErrorCode::SystemIoFailure
-                    | ErrorCode::ReadOnly
-                    | ErrorCode::PermissionDenied
-                    | ErrorCode::CannotOpen
-                    | ErrorCode::DatabaseBusy
-                    | ErrorCode::DatabaseLocked
-            )
+            Fault::of(cause),
+            Fault::DiskFull | Fault::ReadOnly | Fault::Unavailable
         )
     }
 }
 
-/// Whether a row holds what this program never writes.
-fn is_of_row(error: &rusqlite::Error) -> bool {
-    use rusqlite::Error;
-    matches!(
-        error,
-        Error::FromSqlConversionFailure(..)
-            | Error::IntegralValueOutOfRange(..)
-            | Error::InvalidColumnType(..)
-            | Error::Utf8Error(..)
-    )
-}
-
-fn sqlite_code(error: &rusqlite::Error) -> &'static str {
-    if is_of_row(error) {
-        return "database-row";
-    }
-    match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => "disk-full",
-        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
-            "database-damaged"
-        }
-        Some(rusqlite::ErrorCode::ReadOnly) => "database-read-only",
-        _ => "database",
+fn code_of(error: &rusqlite::Error) -> &'static str {
+    match Fault::of(error) {
+        Fault::Row => "database-row",
+        Fault::DiskFull => "disk-full",
+        Fault::Damaged => "database-damaged",
+        Fault::ReadOnly => "database-read-only",
+        Fault::Unavailable | Fault::Other => "database",
     }
 }
 
@@ -211,7 +187,8 @@ mod tests {
     #[test]
     fn error_of_a_full_disk_names_the_database() {
         let folder = tempfile::tempdir().unwrap();
-        let connection = Connection::open(folder.path().join("resyncd.db")).unwrap();
+        let connection = rusqlite::Connection::open(folder.path().join("resyncd.db")).unwrap();
+        let connection = Connection::from(connection);
         for (result, code, is_named) in [
             (ffi::SQLITE_FULL, "disk-full", true),
             (ffi::SQLITE_IOERR, "database", false),

@@ -53,11 +53,13 @@ mod gap_history;
 mod ids;
 mod named;
 mod observer;
+mod place;
 mod process_start;
 mod query_threads;
 mod reads;
 mod schema;
 mod scratch;
+mod sql;
 mod tables;
 mod tx;
 mod unreadable;
@@ -71,6 +73,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::store::sql::Connection;
 use arrival::Arrivals;
 pub use arrival::{Receipt, Recipient};
 pub use audit::{
@@ -87,6 +90,7 @@ use gap_history::GapHistory;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use named::NamedSoFar;
 pub use observer::{Observer, Step};
+pub use place::StatePlace;
 use process_start::begin_process;
 use query_threads::{Lane, QueryThreads};
 pub use reads::excerpt::{FeedExcerpt, FeedSearch};
@@ -103,7 +107,6 @@ pub use reads::status::{Overview, OverviewQuery, SetOverview, SourceOverview, Ve
 /// Parts of a channel's row that a caller without [`resyncd_core`] needs.
 pub use resyncd_core::{CallbackSlot, DeliveryFaultKind};
 use resyncd_mirror::FileLock;
-use rusqlite::Connection;
 pub use scratch::ScratchFolder;
 pub use tables::channel::{CallbackKeys, ChannelRecord};
 pub use tables::document::DocumentRecord;
@@ -205,8 +208,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Locked`], [`StoreError::OtherSchema`], or an error of the system.
-    pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::open_observed(folder, Arc::new(()))
+    pub fn open(place: impl Into<StatePlace>) -> Result<Arc<Self>, StoreError> {
+        Self::open_observed(place, Arc::new(()))
     }
 
     /// As [`open`](Self::open), with an observer.
@@ -214,19 +217,21 @@ impl Store {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_observed(
-        folder: &Path,
+        place: impl Into<StatePlace>,
         observer: Arc<dyn Observer>,
     ) -> Result<Arc<Self>, StoreError> {
+        let place = place.into();
+        let folder = &place.folder;
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
         folder::prepare(folder).map_err(folder_error)?;
         let lock = folder::lock(folder)?;
         scratch::remove_unused(folder);
-        let path = folder.join(schema::DATABASE);
+        let path = place.database();
         let damage = Arc::new(Damage::of(&path));
         let unreadable = Arc::new(UnreadableRows::default());
-        let opened = schema::open(&path).and_then(|mut connection| {
+        let opened = place.open().and_then(|connection| {
             damage.recheck(&connection)?;
-            begin_process(&mut connection, &unreadable)?;
+            begin_process(&connection, &unreadable)?;
             let feed_id = feed::id(&connection)?;
             Ok((connection, feed_id))
         });
@@ -236,8 +241,8 @@ impl Store {
                 damage.clear().map_err(folder_error)?;
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
                     "database damaged; set aside and rebuilt from the mirror and a baseline");
-                let mut connection = schema::open(&path)?;
-                begin_process(&mut connection, &unreadable)?;
+                let connection = place.open()?;
+                begin_process(&connection, &unreadable)?;
                 feed::start_numbers(&connection, clock::now().wall)?;
                 let feed_id = feed::id(&connection)?;
                 (connection, feed_id)
@@ -256,14 +261,14 @@ impl Store {
             Arc::clone(&observer),
         );
         let writer = writer.map_err(StoreError::Thread)?;
-        let query_threads = QueryThreads::start(&path, Arc::clone(&damage))?;
-        let check = if corruption::is_checked_first(&path) {
+        let query_threads = QueryThreads::start(&place, Arc::clone(&damage))?;
+        let check = if place.is_on_server() || corruption::is_checked_first(&path) {
             None
         } else {
             Some(Check::begin(&path, Arc::clone(&damage))?)
         };
         Ok(Arc::new(Self {
-            folder: folder.to_owned(),
+            folder: folder.clone(),
             _check: check,
             writer,
             arrivals: Arrivals::default(),

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use rusqlite::Connection;
+use crate::store::sql::Connection;
 
 /// A step of a store. A query or a job is named by the type of its closure, in which the name of its use case stands.
 pub enum Step<'a> {

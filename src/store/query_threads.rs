@@ -9,17 +9,16 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
-use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
 
 use super::corruption::Damage;
 use super::error::StoreError;
-use super::schema;
+use super::place::StatePlace;
+use super::sql::Connection;
 
 /// How many connections the callers on blocking threads have together. Each of them reads a batch of entries at a time; more would
 /// only compete for the disk, and cost file descriptors when hundreds of sets are read at once.
@@ -82,14 +81,14 @@ pub(super) struct QueryThreads {
 
 impl QueryThreads {
     /// Starts the threads. Each opens its connection with its first query.
-    pub(super) fn start(database: &Path, damage: Arc<Damage>) -> Result<Self, StoreError> {
+    pub(super) fn start(place: &StatePlace, damage: Arc<Damage>) -> Result<Self, StoreError> {
         Ok(Self {
-            lookups: ReaderPool::start(Lane::Lookups, database)?,
-            work: ReaderPool::start(Lane::Work, database)?,
-            reports: ReaderPool::start(Lane::Reports, database)?,
-            files: ReaderPool::start(Lane::Files, database)?,
-            documents: ReaderPool::start(Lane::Documents, database)?,
-            blocking: SharedConnections::of(database),
+            lookups: ReaderPool::start(Lane::Lookups, place)?,
+            work: ReaderPool::start(Lane::Work, place)?,
+            reports: ReaderPool::start(Lane::Reports, place)?,
+            files: ReaderPool::start(Lane::Files, place)?,
+            documents: ReaderPool::start(Lane::Documents, place)?,
+            blocking: SharedConnections::of(place),
             damage,
         })
     }
@@ -145,27 +144,16 @@ fn note<T>(damage: &Damage, answer: &Result<T, StoreError>) {
     }
 }
 
-/// Runs a query of several statements in one read transaction: all of them see the same state.
-fn in_snapshot<T>(
-    connection: &Connection,
-    query: impl FnOnce(&Connection) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let snapshot = connection.unchecked_transaction()?;
-    let answer = query(&snapshot)?;
-    snapshot.commit()?;
-    Ok(answer)
-}
-
 /// A connection that is opened with its first query.
 struct Reader {
-    database: PathBuf,
+    place: StatePlace,
     connection: Option<Connection>,
 }
 
 impl Reader {
-    fn of(database: &Path) -> Self {
+    fn of(place: &StatePlace) -> Self {
         Self {
-            database: database.to_owned(),
+            place: place.clone(),
             connection: None,
         }
     }
@@ -173,14 +161,7 @@ impl Reader {
     fn open(&mut self) -> Result<&mut Connection, StoreError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let connection = Connection::open_with_flags(&self.database, flags)?;
-                connection.busy_timeout(schema::BUSY_TIMEOUT)?;
-                connection.set_prepared_statement_cache_capacity(schema::STATEMENTS);
-                schema::keep_plans(&connection)?;
-                connection
-            }
+            None => self.place.open_to_read()?,
         };
         Ok(self.connection.insert(connection))
     }
@@ -192,11 +173,11 @@ impl Reader {
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let connection = self.open()?;
-        if let Some(wanted) = wanted {
+        if let (Some(wanted), Some(connection)) = (wanted, connection.sqlite_mut()) {
             let is_unwanted = move || wanted.strong_count() == 0;
             connection.progress_handler(STEPS_A_CHECK, Some(is_unwanted))?;
         }
-        let querying = AssertUnwindSafe(|| in_snapshot(connection, query));
+        let querying = AssertUnwindSafe(|| connection.in_snapshot(query));
         catch_unwind(querying).unwrap_or_else(|_| {
             self.connection = None;
             Err(StoreError::Panicked)
@@ -225,14 +206,14 @@ struct Jobs {
 }
 
 impl ReaderPool {
-    fn start(lane: Lane, database: &Path) -> Result<Self, StoreError> {
+    fn start(lane: Lane, place: &StatePlace) -> Result<Self, StoreError> {
         let mut pool = Self {
             queue: Arc::default(),
             threads: Vec::with_capacity(lane.threads()),
         };
         for _ in 0..lane.threads() {
             let queue = Arc::clone(&pool.queue);
-            let mut reader = Reader::of(database);
+            let mut reader = Reader::of(place);
             let thread = std::thread::Builder::new()
                 .name(lane.name().into())
                 .spawn(move || {
@@ -286,8 +267,8 @@ struct SharedConnections {
 }
 
 impl SharedConnections {
-    fn of(database: &Path) -> Self {
-        let idle = (0..BLOCKING_CONNECTIONS).map(|_| Reader::of(database));
+    fn of(place: &StatePlace) -> Self {
+        let idle = (0..BLOCKING_CONNECTIONS).map(|_| Reader::of(place));
         Self {
             idle: Mutex::new(idle.collect()),
             returned: Condvar::new(),

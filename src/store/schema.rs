@@ -6,11 +6,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::corruption;
 use super::error::StoreError;
+use super::sql::Connection;
+#[cfg(feature = "postgres")]
+use super::sql::{OptionalExtension, Server, translation};
 
 /// The database's name in its folder.
 pub(super) const DATABASE: &str = "resyncd.db";
@@ -29,11 +31,11 @@ const TABLES: &str = include_str!("schema/tables.sql");
 /// The number of the schema, stored as `PRAGMA user_version`: another one with each change of `tables.sql`.
 const NUMBER: i64 = 65;
 
-/// Opens the database; a new one gets its schema.
+/// Opens SQLite's database; a new one gets its schema.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     make_private(path);
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let connection = rusqlite::Connection::open(path)?;
+    configure(&connection)?;
     // First of all: a database that is refused is not changed.
     let has_schema = check_number(&connection, path)?;
     // Only a new database takes it over: it is set before the first page is written.
@@ -42,8 +44,6 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    keep_plans(&connection)?;
     // Reads the schema, so that damage to it is found here, and not later.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
     if has_schema {
@@ -57,12 +57,15 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
             "BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {NUMBER}; COMMIT;"
         ))?;
     }
-    Ok(connection)
+    Ok(connection.into())
 }
 
-/// Makes plans independent of bound values. Otherwise SQLite, as it is built with `SQLITE_ENABLE_STAT4`, prepares a cached
-/// statement anew whenever another value is bound, although there are no statistics that a value could be looked up in.
-pub(super) fn keep_plans(connection: &Connection) -> Result<(), rusqlite::Error> {
+/// Prepares a connection to SQLite for the use of the store.
+pub(super) fn configure(connection: &rusqlite::Connection) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Makes plans independent of bound values. Otherwise SQLite, as it is built with `SQLITE_ENABLE_STAT4`, prepares a cached
+    // statement anew whenever another value is bound, although there are no statistics that a value could be looked up in.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
@@ -79,7 +82,10 @@ fn make_private(path: &Path) {
 }
 
 /// Whether a database has a schema. One of another number is an error.
-pub(super) fn check_number(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+pub(super) fn check_number(
+    connection: &rusqlite::Connection,
+    path: &Path,
+) -> Result<bool, StoreError> {
     match number(connection)? {
         0 => Ok(false),
         NUMBER => Ok(true),
@@ -93,7 +99,7 @@ pub(super) fn check_number(connection: &Connection, path: &Path) -> Result<bool,
 
 /// The texts of the schema, by kind and name of what they make.
 fn texts(
-    connection: &Connection,
+    connection: &rusqlite::Connection,
 ) -> Result<BTreeMap<(String, String), Option<String>>, StoreError> {
     let mut statement = connection.prepare("SELECT type, name, sql FROM sqlite_schema")?;
     let rows = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
@@ -102,8 +108,8 @@ fn texts(
 
 /// Writes texts of the schema anew that differ from those of `tables.sql` by single bytes. A flipped bit in the name of a column is no
 /// damage for SQLite, but no query that names the column works then.
-fn restore_texts(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let sound = Connection::open_in_memory()?;
+fn restore_texts(connection: &rusqlite::Connection, path: &Path) -> Result<(), StoreError> {
+    let sound = rusqlite::Connection::open_in_memory()?;
     sound.execute_batch(TABLES)?;
     let (expected, found) = (texts(&sound)?, texts(connection)?);
     let mut damaged = Vec::new();
@@ -134,12 +140,15 @@ fn restore_texts(connection: &Connection, path: &Path) -> Result<(), StoreError>
     Ok(())
 }
 
-fn number(connection: &Connection) -> Result<i64, StoreError> {
+fn number(connection: &rusqlite::Connection) -> Result<i64, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
 /// The number of empty pages that can be given back to the file system.
 pub(super) fn free_pages(connection: &Connection) -> Result<i64, StoreError> {
+    let Some(connection) = connection.sqlite() else {
+        return Ok(0);
+    };
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
     let all: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     // Fewer are needed again soon.
@@ -148,6 +157,9 @@ pub(super) fn free_pages(connection: &Connection) -> Result<i64, StoreError> {
 
 /// Gives empty pages back to the file system, as many at most.
 pub(super) fn free(connection: &Connection, pages: u32) -> Result<(), StoreError> {
+    let Some(connection) = connection.sqlite() else {
+        return Ok(());
+    };
     let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
     // Each step frees one page.
     let mut rows = statement.query([])?;
@@ -157,6 +169,40 @@ pub(super) fn free(connection: &Connection, pages: u32) -> Result<(), StoreError
 
 /// Writes without changing anything.
 pub(super) fn rewrite_number(connection: &Connection) -> Result<(), StoreError> {
-    let number = number(connection)?;
-    Ok(connection.pragma_update(None, "user_version", number)?)
+    match connection.sqlite() {
+        Some(sqlite) => Ok(sqlite.pragma_update(None, "user_version", number(sqlite)?)?),
+        None => Ok(connection.execute_batch("UPDATE schema_number SET number = number")?),
+    }
+}
+
+/// Opens the database of a server; a new one gets its schema.
+#[cfg(feature = "postgres")]
+pub(super) fn open_on_server(server: &Server) -> Result<Connection, StoreError> {
+    /// Two processes must not make it at the same time: this number is of the lock for that.
+    const LOCK: i64 = 0x7265_7379_6e63_6400;
+    let connection = server.open()?;
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(&format!(
+        "SELECT pg_advisory_xact_lock({LOCK});
+         CREATE TABLE IF NOT EXISTS schema_number (number BIGINT NOT NULL)"
+    ))?;
+    let number: Option<i64> = transaction
+        .query_row("SELECT number FROM schema_number", [], |row| row.get(0))
+        .optional()?;
+    match number {
+        None => {
+            transaction.execute_batch(&translation::schema(TABLES))?;
+            transaction.execute("INSERT INTO schema_number VALUES (?1)", [NUMBER])?;
+        }
+        Some(NUMBER) => {}
+        Some(found) => {
+            return Err(StoreError::OtherSchema {
+                path: server.path(),
+                found,
+                known: NUMBER,
+            });
+        }
+    }
+    transaction.commit()?;
+    Ok(connection)
 }

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use crate::store::sql::Row;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
-use rusqlite::Row;
 
 use super::error::StoreError;
 use crate::clock;

@@ -11,12 +11,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
 use super::error::StoreError;
 use super::observer::{Observer, Step};
+use super::sql::{Connection, Fault};
 use super::tables::process;
 use super::tables::tally::Tallied;
 use super::wake::Wake;
@@ -241,7 +241,7 @@ where
     }
     let has_savepoint = !tx.is_empty;
     if has_savepoint {
-        execute(tx.sql, "SAVEPOINT job")?;
+        tx.sql.savepoint()?;
     }
     let woken = (tx.wakes.len(), tx.feed);
     let tallied = tx.sql.deltas();
@@ -256,9 +256,7 @@ where
         return Err(abort(tx, outcome.err()));
     }
     let outcome = match outcome {
-        Err(StoreError::Sqlite(error))
-            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) =>
-        {
+        Err(StoreError::Sqlite(error)) if Fault::of(&error) == Fault::DiskFull => {
             Err(StoreError::writing(tx.sql, Arc::new(error)))
         }
         outcome => outcome,
@@ -268,24 +266,17 @@ where
         tx.feed = woken.1;
         tx.sql.roll_back_to(tallied);
         if has_savepoint {
-            execute(tx.sql, "ROLLBACK TO job")?;
+            tx.sql.roll_back_to_savepoint()?;
         } else {
-            execute(tx.sql, "ROLLBACK")?;
-            execute(tx.sql, BEGIN)?;
+            tx.sql.roll_back()?;
+            tx.sql.begin()?;
         }
     }
     if has_savepoint {
-        execute(tx.sql, "RELEASE job")?;
+        tx.sql.release()?;
     }
     tx.is_empty &= outcome.is_err();
     outcome
-}
-
-const BEGIN: &str = "BEGIN IMMEDIATE";
-
-/// Executes a statement that is prepared only once.
-fn execute(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(statement)?.execute([]).map(drop)
 }
 
 /// Marks the transaction as gone, with the error that ended it.
@@ -343,7 +334,7 @@ impl Writes {
     ) -> (Vec<Reply>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();
-        let begun = execute(connection, BEGIN);
+        let begun = connection.begin();
         let sql = Tallied::new(connection);
         let mut tx = Tx {
             sql: &sql,
@@ -361,13 +352,13 @@ impl Writes {
             Some(error) => Err(error),
             None => begun
                 .and_then(|()| sql.write())
-                .and_then(|()| execute(connection, "COMMIT"))
+                .and_then(|()| connection.commit())
                 .and_then(|()| self.observer.observe(Step::Committed(connection)))
                 .map_err(Arc::new),
         };
         if outcome.is_err() && !connection.is_autocommit() {
             // The next transaction can't begin in one that a failed commit has left open.
-            let _ = connection.execute_batch("ROLLBACK");
+            let _ = connection.roll_back();
         }
         match &outcome {
             Err(error) => {

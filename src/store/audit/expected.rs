@@ -4,11 +4,11 @@
 use resourcesync::{ContentInfo, Link, SourceTime};
 use resyncd_core::ResourceUri;
 use resyncd_mirror::{made_path, plain_path};
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::AuditDb;
 use crate::store::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 use crate::store::tables::identity::Identity;
 use crate::store::tables::mirrored_path;
 use crate::store::tables::resource::audit::PathOwners;
@@ -223,12 +223,12 @@ fn drop_unselected(
     source: &str,
     selects: impl Fn(Option<&str>, &[Link]) -> bool,
 ) -> Result<()> {
-    let mut query = sql.prepare(
+    let mut query = sql.prepare_cached(
         "SELECT identity, task.links, task.length, task.media_type, task.hashes FROM known.task JOIN known.resource ON resource.id = task.resource_id
          WHERE task.source = ?1 AND task.state = 'rejected' AND task.kind <> 'deleted'",
     )?;
     let mut rows = query.query([source])?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let (content, LinkList(links)) = (content_info_of(row, [2, 3, 4])?, row.get(1)?);
         if !selects(content.media_type.as_deref(), &links) {
             sql.prepare_cached("INSERT INTO unselected VALUES (?1)")?
@@ -259,23 +259,23 @@ fn take_paths(sql: &Connection, source: &str) -> Result<()> {
         sql.prepare_cached("UPDATE main.resource SET path = ?2 WHERE id = ?1")?
             .execute(params![id, path])
     };
-    let mut query = sql.prepare(
+    let mut query = sql.prepare_cached(
         "SELECT resource.id, resource.uri, file.path FROM main.resource JOIN known.resource AS file
              ON file.source = resource.source AND file.identity = resource.identity WHERE file.path IS NOT resource.path",
     )?;
     let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let path: Option<String> = row.get(2)?;
         if path.is_some() || plain_path(&column(row, 1)?).is_some() {
             set_path(row.get(0)?, path.as_deref())?;
         }
     }
-    let mut query = sql.prepare(
+    let mut query = sql.prepare_cached(
         "SELECT resource.id, resource.uri FROM main.resource WHERE resource.path IS NULL AND NOT EXISTS (
              SELECT 1 FROM known.resource AS file WHERE file.source = resource.source AND file.identity = resource.identity)",
     )?;
     let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let uri: ResourceUri = column(row, 1)?;
         let Some(plain) = plain_path(&uri) else {
             continue;
@@ -311,14 +311,14 @@ fn add_later(
     since: SourceTime,
     wants: impl Fn(&ResourceUri) -> bool,
 ) -> Result<()> {
-    let mut query = sql.prepare(
+    let mut query = sql.prepare_cached(
         "SELECT id, uri, path FROM known.resource AS file
          WHERE source = ?1 AND applied_at IS NOT NULL AND deleted = 0 AND changed_at > ?2 AND identity NOT IN (SELECT identity FROM unselected)
            AND NOT EXISTS (SELECT 1 FROM main.resource JOIN main.task ON task.resource_id = resource.id
                            WHERE resource.source = file.source AND resource.identity = file.identity)",
     )?;
     let mut rows = query.query(params![source, Column(&since)])?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let (id, uri): (ResourceId, ResourceUri) = (row.get(0)?, column(row, 1)?);
         if !wants(&uri) || mirrored_path::of(row.get(2)?, &uri).is_none() {
             continue;

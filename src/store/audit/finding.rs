@@ -1,7 +1,7 @@
 //! `finding`: the differences between the mirror and the Source.
 
+use crate::store::sql::{Result, Row, params};
 use resourcesync::Digest;
-use rusqlite::{Result, Row, params};
 
 use super::AuditDb;
 use crate::store::StoreError;

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::OpenFlags;
 
 use crate::store::StoreError;
 use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_number};
+use crate::store::sql::Connection;
 use crate::store::tables::resource::audit::{self, KnownFile};
 use crate::store::tables::source_set::SetRecord;
 use crate::store::tables::{gap, inbox, source_set};
@@ -24,9 +25,10 @@ impl KnownFiles {
             return Ok(None);
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags)?;
+        let connection = rusqlite::Connection::open_with_flags(&path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         check_number(&connection, &path)?;
+        let connection = connection.into();
         Ok(Some(Self { connection }))
     }
 

@@ -15,11 +15,12 @@ pub use expected::{Expectation, ListTimes, PathState};
 pub use finding::{Finding, FindingKind, FindingOutcome};
 pub use known::KnownFiles;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags, Transaction};
+use rusqlite::OpenFlags;
 use url::Url;
 
 use super::StoreError;
-use super::schema::{self, BUSY_TIMEOUT, DATABASE};
+use super::schema::{self, DATABASE};
+use super::sql::Connection;
 
 /// The database of an audit. Its tables are in `main`, those of the state database in `known`.
 pub struct AuditDb {
@@ -43,10 +44,8 @@ impl AuditDb {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(stated.join(DATABASE), flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(schema::STATEMENTS);
-        schema::keep_plans(&connection)?;
+        let connection = rusqlite::Connection::open_with_flags(stated.join(DATABASE), flags)?;
+        schema::configure(&connection)?;
         // After a crash it is not needed.
         connection.pragma_update(None, "synchronous", "OFF")?;
         connection.pragma_update(None, "foreign_keys", false)?;
@@ -55,16 +54,16 @@ impl AuditDb {
         connection.execute_batch(expected::TABLE)?;
         Ok(Self {
             source: source.to_owned(),
-            connection: Mutex::new(connection),
+            connection: Mutex::new(connection.into()),
         })
     }
 
     /// Runs several statements as one transaction, which is much faster than one by one.
     fn transaction<T>(
         &self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut sql = self.connection.lock();
+        let sql = self.connection.lock();
         let transaction = sql.transaction()?;
         let done = work(&transaction)?;
         transaction.commit()?;

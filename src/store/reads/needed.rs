@@ -1,10 +1,10 @@
 //! Counts the entries of a manifest whose content the mirror does not have. Nothing is written: a package is fetched only if
 //! enough of it is needed.
 
+use crate::store::sql::Connection;
 use chrono::DateTime;
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{Applied, Desired, Stated};
-use rusqlite::Connection;
 
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::store::sql::{Connection, params};
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, params};
 
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::query_threads::Lane;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::Connection;
 
 use crate::store::ids::ResourceId;
 use crate::store::tables::task::{Task, TaskState, queue, status};

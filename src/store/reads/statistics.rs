@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::SourceTime;
 use resyncd_core::{Coverage, Gap};
-use rusqlite::Connection;
 
 use crate::store::ids::SetId;
 use crate::store::query_threads::Lane;
@@ -247,7 +247,8 @@ mod tests {
             counter.fetch_add(1, Ordering::Relaxed);
             false
         };
-        database.progress_handler(1, Some(count)).unwrap();
+        let sqlite = database.sqlite_mut().unwrap();
+        sqlite.progress_handler(1, Some(count)).unwrap();
         let statistics = statistics(&database, SetId(1)).unwrap();
         (statistics, steps.load(Ordering::Relaxed))
     }

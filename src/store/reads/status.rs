@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
-use rusqlite::Connection;
 
 use super::statistics::{SetStatistics, statistics};
 use crate::store::query_threads::Lane;

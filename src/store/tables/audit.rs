@@ -1,7 +1,7 @@
 //! `audit`: the last audit of each Source, with its result as JSON.
 
+use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, params};
 
 use super::values::Micros;
 

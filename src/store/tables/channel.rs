@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, params};
 use chrono::{DateTime, Utc};
 use resourcesync::Capability;
 use resyncd_core::{
     CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelState, DeliveryFault,
     DeliveryFaultKind, Denial, HubUri, Lease, PendingRequest, Redaction, TopicUri, Transport,
 };
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use url::Url;
 
 use super::inbox::DeliveryOutcome;

@@ -1,8 +1,8 @@
 //! `coverage`: the intervals of the Source's time in which every change of a set is known.
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resourcesync::SourceTime;
 use resyncd_core::Coverage;
-use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::{Column, column, interval};
 use crate::store::ids::SetId;

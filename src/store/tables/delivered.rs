@@ -1,7 +1,7 @@
 //! `delivered`: digests of recent deliveries, by which a repeated one is recognized.
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::{Count, Micros};
 use crate::store::ids::ChannelId;

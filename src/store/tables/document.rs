@@ -1,7 +1,7 @@
 //! `document`: the validators of documents that need not be read again while they are unchanged.
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resyncd_core::Validators;
-use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
 use crate::store::ids::SetId;

@@ -1,7 +1,7 @@
 //! `dropped_task`: resources whose task was dropped while it may have been executed, and whose result is not known yet.
 
+use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, params};
 
 use super::values::Micros;
 use crate::store::ids::ResourceId;
@@ -31,7 +31,7 @@ pub(crate) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
 
 /// Removes all rows and returns their resources.
 pub(crate) fn take_all(sql: &Connection) -> Result<Vec<ResourceId>> {
-    sql.prepare("DELETE FROM dropped_task RETURNING resource_id")?
+    sql.prepare_cached("DELETE FROM dropped_task RETURNING resource_id")?
         .query_map([], |row| row.get(0))?
         .collect()
 }

@@ -1,6 +1,6 @@
 //! `dump`: the Resource Dump that is being read, one a set.
 
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 use crate::store::ids::SetId;
 

@@ -1,6 +1,6 @@
 //! `dump_package`: the packages of the current Resource Dump that were read.
 
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 use crate::store::ids::SetId;
 use crate::store::named::Named;

@@ -1,13 +1,11 @@
 //! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, whether a patch made the
 //! file, and whether links are left out. An entry names the row of its resource.
 
+use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use resourcesync::entries::LinkLimit;
 use resourcesync::{Link, SourceTime};
 use resyncd_core::ResourceUri;
-use rusqlite::{
-    CachedStatement, Connection, OptionalExtension, Params, Result, Row, Statement, params,
-};
 
 use super::identity::Identity;
 use super::values::{Column, Count, LinkList, Micros, column};
@@ -255,7 +253,7 @@ pub(crate) fn oldest_before(
     )?;
     let mut rows = statement.query(params![Micros(before), until, Count::of_rows(most)])?;
     let mut found = None;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         if !row.get::<_, bool>(1)? {
             break;
         }
@@ -496,7 +494,7 @@ const OF_SET: &str = "feed.set_id IN (SELECT id FROM source_set WHERE source = (
         OR EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = feed.resource_id))";
 
 /// The query of the changes of a set with a number after one and up to another one, oldest first.
-pub(crate) fn of_set(sql: &Connection) -> Result<CachedStatement<'_>> {
+pub(crate) fn of_set(sql: &Connection) -> Result<Statement<'_>> {
     sql.prepare_cached(&format!(
         "SELECT seq, feed.applied_at AS at, feed.resource_id AS resource, feed.change AS change, feed.path AS path,
                 COALESCE(resource.uri, removed_resource.uri) AS uri

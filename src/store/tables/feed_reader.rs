@@ -1,6 +1,6 @@
 //! `feed_reader`: the lowest position of the feed that readers have named on each of the last days.
 
-use rusqlite::{Connection, Result};
+use crate::store::sql::{Connection, Result};
 
 /// Stores a position that was named on that day.
 pub(crate) fn lower(sql: &Connection, day: i64, position: i64) -> Result<()> {

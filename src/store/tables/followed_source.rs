@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 
 use crate::store::unreadable::UnreadableRows;
 

@@ -1,8 +1,8 @@
 //! What is deleted of a Source that is forgotten. It concerns all tables but those of the feed, whose entries stay: their sets keep a
 //! row, without content.
 
+use crate::store::sql::{Connection, Result, Row, params};
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, Result, Row, params};
 
 use super::mirrored_path;
 use super::values::{Count, column};

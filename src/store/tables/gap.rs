@@ -1,7 +1,7 @@
 //! `gap`: the holes in the coverage of a set.
 
+use crate::store::sql::{Connection, Result, params};
 use resyncd_core::Gap;
-use rusqlite::{Connection, Result, params};
 
 use super::values::{Column, Micros, column, interval};
 use crate::store::ids::SetId;

@@ -1,6 +1,6 @@
 //! `hook`: how far the hooks of Sources have come in the feed.
 
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 /// The number of the feed up to which a hook has accepted everything; `None`: it has no row.
 pub(crate) fn position(sql: &Connection, source: &str, name: &str) -> Result<Option<i64>> {

@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::store::sql::Result;
 use resyncd_core::ResourceUri;
-use rusqlite::Result;
 use rusqlite::types::{ToSql, ToSqlOutput};
 
 /// The column `identity`, of any spelling.

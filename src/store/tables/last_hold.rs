@@ -1,6 +1,6 @@
 //! `last_hold`: the number that deletions got which were held back last. It has one row.
 
-use rusqlite::{Connection, Result};
+use crate::store::sql::{Connection, Result};
 
 use super::values::Count;
 

@@ -3,9 +3,9 @@
 //! Columns: `owner_id` is the resource whose entry has the link, in the documents of the set; `resource_id` its target; `kind` as what it is
 //! linked; `named` 0 where the entry has the link no longer. Such a row stays until it is decided what becomes of the target.
 
+use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 use resyncd_core::{LinkedAs, ResourceUri};
-use rusqlite::{Connection, Result, params};
 
 use super::values::{Count, Micros, column};
 use crate::store::ids::{ResourceId, SetId};
@@ -42,7 +42,7 @@ pub(crate) struct LinkTarget {
 }
 
 impl LinkTarget {
-    fn from_row(row: &rusqlite::Row<'_>) -> Result<Self> {
+    fn from_row(row: &crate::store::sql::Row<'_>) -> Result<Self> {
         Ok(Self {
             id: row.get(0)?,
             uri: column(row, 1)?,
@@ -148,7 +148,7 @@ pub(crate) fn owners(
     )?;
     let mut rows = query.query(params![resource, Count::of_rows(MAX_OWNERS)])?;
     let mut owners = Vec::new();
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let owner = (column(row, 0)?, of_number(row.get(1)?));
         // Several sets may have it.
         if !owners.contains(&owner) {

@@ -1,7 +1,7 @@
 //! The column `media_type` of `resource`, of which there are millions of rows: a BLOB of one byte where it is one of the usual types.
 //! Every other one is stored as the text that it is. What is read is always the text that was stored.
 
-use rusqlite::Result;
+use crate::store::sql::Result;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
 /// The byte of each usual type. Databases have these bytes: they never change. Another one needs another
@@ -68,12 +68,11 @@ impl FromSql for MediaType {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rusqlite::Connection;
 
     use super::*;
 
     fn stored_and_read(media_type: &str) -> (String, String) {
-        let sql = Connection::open_in_memory().unwrap();
+        let sql = rusqlite::Connection::open_in_memory().unwrap();
         let read = "SELECT typeof(?1), ?1";
         sql.query_row(read, [PackedMediaType(media_type)], |row| {
             Ok((row.get(0)?, row.get::<_, MediaType>(1)?.0))

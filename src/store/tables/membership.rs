@@ -1,8 +1,8 @@
 //! `member`: which resources belong to which sets. (In the code a member is one of a package.)
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resyncd_core::ResourceUri;
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::identity::Identity;
 use super::values::{Count, invalid};

@@ -1,6 +1,6 @@
 //! `mirror`: the id of the mirror that was used last, one a Source.
 
-use rusqlite::{Connection, OptionalExtension, Result};
+use crate::store::sql::{Connection, OptionalExtension, Result};
 
 /// The id of a Source's mirror; `None`: none was used yet.
 pub(crate) fn id(sql: &Connection, source: &str) -> Result<Option<String>> {

@@ -2,9 +2,9 @@
 //! the row nor the index of the paths repeats what the URI has.
 //! A row is found by its path in the column, or else by the URIs of which that is the plain path.
 
+use crate::store::sql::Result;
 use resyncd_core::ResourceUri;
 use resyncd_mirror::{is_plain_path, plain_path};
-use rusqlite::Result;
 use rusqlite::types::Type;
 
 use super::values::invalid;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, Result, params};
+use crate::store::sql::{Connection, Result, params};
 
 use crate::store::ids::SetId;
 

@@ -9,10 +9,10 @@
 
 use std::ops::RangeInclusive;
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 use resourcesync::SourceTime;
 use resyncd_core::KnownPart;
-use rusqlite::{Connection, OptionalExtension, Result, params};
 use url::Url;
 
 use super::document::DocumentRecord;
@@ -266,7 +266,7 @@ pub(crate) fn reread_parts_of(sql: &Connection, source: &str, deleted: &Named) -
     )?;
     let mut rows = trusted.query([source])?;
     let mut doubted: Vec<PartId> = Vec::new();
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let names: Named = row.get(1)?;
         if !names.is_disjoint(deleted) {
             doubted.push(row.get(0)?);

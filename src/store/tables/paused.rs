@@ -1,7 +1,7 @@
 //! `paused`: the Sources that a person has paused, and since when.
 
+use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, params};
 
 use super::values::Micros;
 

@@ -1,6 +1,6 @@
 //! `probe`: bytes that are written to find out whether they fit on the disk, and then deleted.
 
-use rusqlite::{Connection, Result};
+use crate::store::sql::{Connection, Result};
 
 use super::values::Count;
 

@@ -1,6 +1,6 @@
 //! `session`: whether a process works on the database; one row. (In the code a session is one of XMPP.)
 
-use rusqlite::{Connection, OptionalExtension, Result};
+use crate::store::sql::{Connection, OptionalExtension, Result};
 
 /// Records that a process begins to work, and returns whether the one before it has ended in order.
 pub(crate) fn begin(sql: &Connection) -> Result<bool> {

@@ -2,8 +2,8 @@
 //!
 //! Columns: the published changes of a set are those of the feed after number `after`, of the time after `since`.
 
+use crate::store::sql::{Connection, Result, Row, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, Row, params};
 use url::Url;
 
 use super::source_set::UriList;

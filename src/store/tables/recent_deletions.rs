@@ -1,8 +1,8 @@
 //! `loss`: deletions that were released within the last seconds without a person's approval, and within the last day where only
 //! a hub has stated them.
 
+use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, params};
 
 use super::linked;
 use super::values::{Count, Micros};

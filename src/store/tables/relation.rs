@@ -8,9 +8,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resourcesync::{Algorithm, Digest, Link};
 use resyncd_core::{Criteria, ResourceUri, Standing, identity};
-use rusqlite::{Connection, OptionalExtension, Result, params};
 use url::Url;
 
 use super::values::{Count, LinkList, column};
@@ -172,7 +172,7 @@ pub(crate) fn metadata_selects(
         selection,
         Count::of_rows(MAX_RECORDS),
     ])?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         lacks = lacks.without(Criteria::from_bits(row.get(0)?));
         if lacks.is_empty() {
             return Ok(true);
@@ -207,7 +207,7 @@ pub(crate) fn unselected_of(
     ))?;
     for link in links.iter().filter(|link| link.is("describes")) {
         let mut rows = named.query(params![source, selection, identity(&link.href)])?;
-        while let Some(row) = rows.next()? {
+        while let Some(row) = rows.next()?.as_ref() {
             found.push(described(row)?);
         }
     }
@@ -230,7 +230,7 @@ pub(crate) fn unselected_of(
     Ok(found)
 }
 
-fn described(row: &rusqlite::Row<'_>) -> Result<DescribedResource> {
+fn described(row: &crate::store::sql::Row<'_>) -> Result<DescribedResource> {
     Ok(DescribedResource {
         id: row.get(0)?,
         uri: column(row, 1)?,
@@ -267,7 +267,7 @@ pub(crate) fn named_by(
     let limit = Count::of_rows(MAX_NAMED_BY);
     let mut rows = query.query(params![hash(uri.url()), source, limit])?;
     let mut found = BTreeSet::new();
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let links = row.get::<_, LinkList<Vec<Link>>>(1)?.0;
         let named = links
             .iter()

@@ -1,7 +1,7 @@
 //! `removed_resource`: the URIs of resources whose rows were removed, for the entries of the feed that name those rows still.
 //! `last` is the last number of the feed at the removal: no later entry names the row.
 
-use rusqlite::{Connection, Result};
+use crate::store::sql::{Connection, Result};
 
 use super::values::Count;
 

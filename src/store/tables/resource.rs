@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod listing;
 pub(crate) mod unused;
 
+use crate::store::sql::{self, Connection, OptionalExtension, Result, Row, params};
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Digest, Link, SourceTime};
 use resyncd_core::{
@@ -13,7 +14,6 @@ use resyncd_core::{
 };
 use resyncd_mirror::{other_of_plain_path, uris_of_plain_path};
 use rusqlite::types::Null;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::identity::{Identity, spelling};
 use super::media_type::{MediaType, PackedMediaType};
@@ -265,7 +265,7 @@ pub(crate) fn state_of(
 }
 
 /// The query of the states of resources, prepared once for the entries of a document.
-pub(crate) struct StateQuery<'a>(CachedStatement<'a>);
+pub(crate) struct StateQuery<'a>(sql::Statement<'a>);
 
 impl<'a> StateQuery<'a> {
     pub(crate) fn new(sql: &'a Connection) -> Result<Self> {

@@ -1,6 +1,6 @@
 //! `resource_count` and `resource_limit`: how many rows each Source has in `resource`, and how many one may have.
 
-use rusqlite::{Connection, OptionalExtension, Result};
+use crate::store::sql::{Connection, OptionalExtension, Result};
 
 use super::values::Count;
 

@@ -1,6 +1,7 @@
 //! What every type that is converted to and from a column can hold is read as it was stored, through SQLite. Those of versions and media
 //! types are with them.
 
+use crate::store::sql::Connection;
 use chrono::DateTime;
 use proptest::prelude::*;
 use resourcesync::uri::{parse_uri, resolve_reference, without_userinfo};
@@ -11,7 +12,6 @@ use resyncd_core::{
     ChannelState, DeliveryFaultKind, GapReason, HubUri, Offer, ResourceUri, ServedVersion,
     TopicUri, Transport, Validators,
 };
-use rusqlite::Connection;
 use rusqlite::types::{FromSql, ToSql};
 use url::Url;
 use websub::Intent;
@@ -30,10 +30,10 @@ use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
 /// Stores values in one row, and has it read.
 fn through<T>(
     values: &[&dyn ToSql],
-    read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    read: impl FnOnce(&crate::store::sql::Row<'_>) -> rusqlite::Result<T>,
 ) -> T {
     let marks = vec!["?"; values.len()].join(", ");
-    let database = Connection::open_in_memory().unwrap();
+    let database = Connection::from(rusqlite::Connection::open_in_memory().unwrap());
     let query = format!("SELECT {marks}");
     database.query_row(&query, values, read).unwrap()
 }

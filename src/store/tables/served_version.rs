@@ -11,9 +11,9 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::store::sql::{Result, Row};
 use resyncd_core::{ResourceUri, ServedVersion, Validators};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Result, Row};
 use url::Url;
 
 use super::values::invalid;

@@ -4,12 +4,12 @@
 
 use std::collections::HashSet;
 
+use crate::store::sql::{Connection, Params, Result, Row, params};
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, Interval, Oddities, SourceTime};
 use resyncd_core::{DOUBTED_FROM, DOUBTED_MOST, HubUri, Offer, SetFacts};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 

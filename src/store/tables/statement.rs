@@ -4,9 +4,9 @@
 //! Columns: `stated` is the kind of the change, or whether a list names the resource or does not; `at` the time of the change, of the last
 //! modification in a list, or of the list that does not name it; `revision` and `content_revision` as of [`Statement`].
 
+use crate::store::sql::{Connection, Result, params};
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{Entry, SetKey, Stated, Statement, Voice};
-use rusqlite::{Connection, Result, params};
 
 use super::membership::Membership;
 use super::values::{Column, ContentColumns, Count, column, content_info_of, texts};
@@ -68,7 +68,7 @@ pub(crate) fn of_resource<E: From<rusqlite::Error>>(
     )?;
     let mut rows = query.query([id])?;
     let mut statements = Vec::new();
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let set: SetId = row.get(0)?;
         let at: Option<SourceTime> = column(row, 3)?;
         let voice = column(row, 1)?;

@@ -2,8 +2,8 @@
 //!
 //! Columns: what has number `position` of the feed has been delivered, and so has what happened until `told_until`.
 
+use crate::store::sql::{Connection, Result, Row, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, Row, params};
 
 use super::values::Micros;
 

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use rusqlite::{Connection, Result, Row, params};
+use crate::store::sql::{Connection, Result, Row, params};
 
 use super::task::TaskState;
 use super::values::{Column, Count, column, texts};

@@ -15,10 +15,10 @@ pub(crate) mod queue;
 pub(crate) mod report;
 pub(crate) mod status;
 
+use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, params};
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
 use resyncd_core::{RecordedFile, ResourceUri, Revision, ServedVersion};
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use url::Url;
 
 use super::media_type::MediaType;
@@ -344,7 +344,7 @@ fn tally_all(
         "SELECT {TALLIED}, COUNT(*) FROM task WHERE {condition} GROUP BY 1, 2, 3, 4"
     ))?;
     let mut rows = query.query(params)?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let (before, tasks): (_, i64) = (TallyKey::from_row(row)?, row.get(4)?);
         let after = TallyKey {
             state,

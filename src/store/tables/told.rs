@@ -1,6 +1,6 @@
 //! `told`: what people were told, by the name of the `[[notify]]`.
 
-use rusqlite::{Connection, OptionalExtension, Result};
+use crate::store::sql::{Connection, OptionalExtension, Result};
 
 pub(crate) fn get(sql: &Connection, name: &str) -> Result<Option<String>> {
     sql.prepare_cached("SELECT told FROM told WHERE name = ?1")?

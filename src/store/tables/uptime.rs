@@ -1,7 +1,7 @@
 //! `uptime`: when the daemon was last known to run; one row.
 
+use crate::store::sql::{Connection, OptionalExtension, Result};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result};
 
 use super::values::Micros;
 

@@ -4,6 +4,7 @@
 //! [`ToSql`] and [`FromSql`], as most are of other crates. Ids do, and the wrappers: [`Micros`], [`Count`], [`DigestList`],
 //! [`PackedDigests`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
+use crate::store::sql::{Result, Row, RowIndex};
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{
@@ -15,7 +16,6 @@ use resyncd_core::{
 use rusqlite::types::{
     FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
 };
-use rusqlite::{Result, Row, RowIndex};
 use serde::{Deserialize, Serialize};
 use websub::Intent;
 

@@ -7,10 +7,10 @@
 //!
 //! What is stored once is not stored again, also where its file is gone: a person may have removed it.
 
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ContentInfo, Digest, Link, SourceTime};
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::identity::Identity;
 use super::mirrored_path;

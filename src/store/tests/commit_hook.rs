@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use resourcesync::{ChangeKind, Digest, SourceTime};
 use resyncd_core::{Coverage, Gap};
-use rusqlite::Connection;
 
 use crate::store::observer::{Observer, Step};
 use crate::store::reads::statistics::synced_until;
+use crate::store::sql::Connection;
 use crate::store::tables::tally::{TALLIED, TallyKey};
 use crate::store::tables::values::{DigestList, column};
 use crate::store::tables::{coverage, gap};
@@ -103,7 +103,7 @@ impl CommitHook {
 
     /// Lets each job panic after which a query finds a row.
     pub(crate) fn panic_after(&self, query: &'static str) {
-        let finds = move |sql: &Connection| sql.prepare(query).unwrap().exists([]).unwrap();
+        let finds = move |sql: &Connection| sql.prepare_cached(query).unwrap().exists([]).unwrap();
         self.panic_at(move |step| matches!(step, Step::Job(_, sql) if finds(sql)));
     }
 
@@ -266,7 +266,7 @@ impl Snapshot {
             "SELECT id, capability_list, baseline, generation FROM source_set ORDER BY id",
         )?;
         let mut rows = query.query([])?;
-        while let Some(found) = rows.next()? {
+        while let Some(found) = rows.next()?.as_ref() {
             let (id, baseline) = (found.get(0)?, column(found, 2)?);
             snapshot.sets.push(SetSnapshot {
                 id,
@@ -289,7 +289,7 @@ impl Snapshot {
             "SELECT uri, changed_at, deleted, applied_at IS NOT NULL, hashes FROM resource ORDER BY id",
         )?;
         let mut rows = query.query([])?;
-        while let Some(found) = rows.next()? {
+        while let Some(found) = rows.next()?.as_ref() {
             snapshot.resources.push(ResourceSnapshot {
                 uri: found.get(0)?,
                 changed_at: column(found, 1)?,
@@ -303,7 +303,7 @@ impl Snapshot {
              FROM task JOIN resource ON resource.id = task.resource_id ORDER BY task.resource_id",
         )?;
         let mut rows = query.query([])?;
-        while let Some(found) = rows.next()? {
+        while let Some(found) = rows.next()?.as_ref() {
             snapshot.tasks.push(TaskSnapshot {
                 uri: found.get(0)?,
                 set: found.get(1)?,
@@ -318,7 +318,7 @@ impl Snapshot {
         }
         let mut query = sql.prepare_cached("SELECT id, channel_id FROM inbox ORDER BY id")?;
         let mut rows = query.query([])?;
-        while let Some(found) = rows.next()? {
+        while let Some(found) = rows.next()?.as_ref() {
             snapshot.inbox.push((found.get(0)?, found.get(1)?));
         }
         Ok(snapshot)

@@ -165,7 +165,7 @@ fn frequent_queries_use_an_index() {
         "SELECT * FROM channel WHERE token = 'a' OR next_token = 'a'",
         "SELECT 1 FROM channel WHERE id <> 1 AND former_of IS NULL AND (topic = 'a' OR subscribed_topic = 'a')",
     ] {
-        let mut explain = database.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let mut explain = database.prepare_cached(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
         let steps: Vec<String> =
             explain.query_map([], |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap();
         let bad = steps.iter().any(|step| step.starts_with("SCAN") && !step.contains("source_set"));
@@ -199,6 +199,7 @@ async fn write_that_panics_changes_nothing_and_costs_no_other() {
 fn copies_for_savepoints_are_in_memory_up_to_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let database = schema::open(&folder.path().join("copies.db")).unwrap();
+    let database = database.sqlite().unwrap();
     let mut options = database.prepare("PRAGMA compile_options").unwrap();
     let options = options
         .query_map([], |row| row.get::<_, String>(0))

@@ -206,6 +206,7 @@ fn filled(text: &str, arguments: &[String], constant: &dyn Fn(&str) -> Option<St
 fn no_statement_scans_a_large_table() {
     let folder = tempfile::tempdir().unwrap();
     let database = schema::open(&folder.path().join("plans.db")).unwrap();
+    let database = database.sqlite().unwrap();
     let (mut explained, mut faults) = (0, Vec::new());
     for statement in statements() {
         let plan = database.prepare(&format!("EXPLAIN QUERY PLAN {statement}"));

@@ -38,7 +38,7 @@ impl World {
 
     async fn remembered(&self) -> i64 {
         let counting = self.store.read(|sql| {
-            let mut query = sql.prepare("SELECT COUNT(*) FROM delivered")?;
+            let mut query = sql.prepare_cached("SELECT COUNT(*) FROM delivered")?;
             Ok(query.query_row([], |row| row.get(0))?)
         });
         counting.await.unwrap()
@@ -202,7 +202,7 @@ async fn remembered_deliveries_are_bounded_by_number_and_age() {
     assert_eq!(world.deliver(channel, "a", days(31)).await, Receipt::Stored);
 
     let writing = world.store.write(move |tx| {
-        let mut insert = tx.sql.prepare(
+        let mut insert = tx.sql.prepare_cached(
             "INSERT INTO delivered (id, channel_id, nth, digest, received_at) VALUES (?2 + 1000, ?1, ?2, ?3, ?4)",
         )?;
         for nth in 100..100 + MOST_REMEMBERED {

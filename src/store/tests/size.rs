@@ -52,7 +52,7 @@ async fn resource_takes_few_bytes_beyond_its_uri() {
     let bytes = world.store.read(|sql| {
         let all =
             format!("SELECT name, SUM(pgsize) FROM dbstat WHERE name IN ({LARGE}) GROUP BY name");
-        let mut all = sql.prepare(&all)?;
+        let mut all = sql.prepare_cached(&all)?;
         let all = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(all.collect::<Result<Vec<(String, u32)>, _>>()?)
     });

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::Connection;
 
 use super::ingest_listed::ListProgress;
 use crate::store::change::Origin;

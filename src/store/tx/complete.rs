@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
 use resyncd_core::{Answer, Revision, SetKey, Voice, latest_plausible};
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::linked::end_with_owner;

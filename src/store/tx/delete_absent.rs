@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::deletion_guard::decide_deletions_of_others;

@@ -6,9 +6,9 @@
 //! not wait for a person. Those that only a hub states that is not the Source count over a day as well: it is not the Source's
 //! resources that come and go then.
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::needs_approval;
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use crate::store::error::StoreError;

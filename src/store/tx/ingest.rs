@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Interval, SourceTime};
 use resyncd_core::{
     Answer, Applied, Coverage, Desired, Gap, SetKey, Standing, Stated, Statement, Voice,
 };
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions, decide_deletions_of_others};

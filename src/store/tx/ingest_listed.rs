@@ -1,9 +1,9 @@
 //! Compares entries of a Resource List or Resource Dump with what the mirror has.
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{Applied, CheckRules, Desired, Standing, Stated, Voice};
-use rusqlite::Connection;
 use url::Url;
 
 use super::batch_context::BatchContext;

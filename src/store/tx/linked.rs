@@ -9,13 +9,13 @@
 //! by the same rules; for an owner that was deleted, in the transaction that stores that, because that deletion was decided.
 //! A link that the configuration does not select any more is a link still: it keeps its resource.
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Link};
 use resyncd_core::{
     Applied, Desired, Entry, LinkedAs, LinkedResource, ResourceUri, Revision, SetKey, Stated,
     Statement, Voice,
 };
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::membership::leave;

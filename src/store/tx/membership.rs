@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::Connection;
+use crate::store::sql::Connection;
 
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::{TopicUri, Transport};
-use rusqlite::Connection;
 use sha2::{Digest, Sha256};
 
 use crate::store::arrival::{Arrival, Receipt, Recipient};

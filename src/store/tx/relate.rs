@@ -1,9 +1,9 @@
 //! Notes which resources are metadata of which others, and selects the resources that a selected record describes (section 14.5),
 //! whichever of the two is read first.
 
+use crate::store::sql::Connection;
 use resourcesync::ChangeKind;
 use resyncd_core::Standing;
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::statements::Resource;

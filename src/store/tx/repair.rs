@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
 use resyncd_core::ResourceUri;
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::statements::Resource;

@@ -1,7 +1,7 @@
 //! The resource that an entry is about: its row, its membership and its links.
 
+use crate::store::sql::Connection;
 use resyncd_mirror::first_path;
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::statements::Resource;

@@ -3,10 +3,10 @@
 //! Invariants: this is the only place where a statement becomes a task, or a task ends without a result; what is decided follows from
 //! [`decide`](resyncd_core::decide()) alone. A task that may be in progress when it is dropped is remembered until its result is known.
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::{ContentMatch, Desired, Revision, SetKey, Stated, Voice, latest_plausible};
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;

@@ -6,12 +6,12 @@
 
 use std::collections::hash_map::Entry as MapEntry;
 
+use crate::store::sql::Connection;
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::{
     Answer, Applied, ContentMatch, Decision, Entry, Record, RecordedFile, Revision, SetFacts,
     SetKey, Stated, Statement, Voice, apply, behind_of_older, decide,
 };
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use crate::store::change::Change;

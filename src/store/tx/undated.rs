@@ -1,9 +1,9 @@
 //! Checks of entries that state nothing about their content: each becomes a task that requests the resource again.
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
 use resyncd_core::{CheckRules, is_undated, may_have_changed};
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::statements::Resource;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ChannelState;
-use rusqlite::Connection;
 use url::Url;
 
 use crate::store::ids::ChannelId;

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
+use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Link, SourceTime};
 use resyncd_core::{LocalState, Memento, ResourceUri, names_version};
-use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::relate::is_selected;

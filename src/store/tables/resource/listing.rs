@@ -1,6 +1,6 @@
 //! The resources that the mirror has, some rows at a time.
 
-use rusqlite::{Connection, Result, Row, params};
+use crate::store::sql::{Connection, Result, Row, params};
 
 use super::{ResourceView, VIEW};
 use crate::store::ids::{ResourceId, SetId};
@@ -17,12 +17,12 @@ pub(crate) struct ListedRows<K> {
 
 impl<K> ListedRows<K> {
     fn read(
-        rows: &mut rusqlite::Rows<'_>,
+        rows: &mut crate::store::sql::Rows<'_>,
         key: impl Fn(&Row<'_>) -> Result<K>,
         unreadable: &UnreadableRows,
     ) -> Result<Self> {
         let (mut live, mut last) = (Vec::new(), None);
-        while let Some(row) = rows.next()? {
+        while let Some(row) = rows.next()?.as_ref() {
             if row.get("live")? {
                 live.extend(unreadable.read(row, "source", ResourceView::from_row)?);
             }
@@ -95,7 +95,7 @@ pub(crate) fn with_part(
          WHERE resource.id = ?1 AND applied_at IS NOT NULL"
     ))?;
     let mut rows = identities.query(params![source, from.max(begin)])?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let identity = row.get_ref(0)?.as_str()?;
         if !identity.starts_with(begin) {
             return Ok(None);
@@ -107,7 +107,7 @@ pub(crate) fn with_part(
         if identity.contains(part) {
             let id: ResourceId = row.get(1)?;
             let mut views = view.query([id])?;
-            while let Some(row) = views.next()? {
+            while let Some(row) = views.next()?.as_ref() {
                 found.extend(unreadable.read(row, "source", ResourceView::from_row)?);
             }
         }

@@ -4,8 +4,8 @@
 //! A row of a resource that was deleted states when: that protects against older documents that still name it. It is unused once
 //! the deletion was applied a while ago, and every set of the Source has read a Resource List of a later time.
 
+use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, params};
 
 use crate::store::ids::ResourceId;
 use crate::store::tables::tally::Tallied;
@@ -71,7 +71,7 @@ pub(crate) fn find(
         after,
         limit
     ])?;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref() {
         let id: ResourceId = row.get(0)?;
         let since = row.get::<_, Option<Micros>>(1)?.map(DateTime::from);
         found.last = Some(id);

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::{COLUMNS, Task, TaskState};
 use crate::store::ids::{ResourceId, SetId};
@@ -46,7 +46,7 @@ pub(crate) fn due_of_host(
     let mut rows = due.query(params![source, authority, Micros(now), Column(&state)])?;
     let mut tasks = Vec::new();
     while tasks.len() < limit
-        && let Some(row) = rows.next()?
+        && let Some(row) = rows.next()?.as_ref()
     {
         let resource: ResourceId = row.get(0)?;
         if !in_progress.contains(&resource) {
@@ -120,7 +120,7 @@ pub(crate) fn unwanted_at_rest(
     )?;
     let mut rows = query.query(params![set, Micros(now)])?;
     let mut unwanted = Vec::new();
-    while let Some(row) = rows.next()? {
+    while let Some(row) = rows.next()?.as_ref().as_ref() {
         if !wants(&column(row, 1)?) {
             unwanted.push(row.get(0)?);
         }

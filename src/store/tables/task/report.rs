@@ -1,9 +1,9 @@
 //! Lists of tasks for people: those that were given up, the deletions that are held back, and what would be done.
 
+use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, Result, params};
 
 use super::TaskState;
 use crate::store::change::Origin;

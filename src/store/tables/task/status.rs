@@ -1,8 +1,8 @@
 //! Errors of tasks, for the status.
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
-use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::TaskState;
 use crate::store::ids::{ResourceId, SetId};

@@ -1,0 +1,359 @@
+//! Connections to a PostgreSQL server.
+//!
+//! Invariants:
+//! - Outside a transaction a connection is replaced if it has ended; inside one, the transaction has ended with it.
+//! - Nothing depends on the state of a connection: between transactions a pooler may give it to others.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+pub(super) use postgres::Row as PgRow;
+use postgres::config::{Host, SslMode};
+use postgres::error::SqlState;
+use postgres::row::RowIndex as PgRowIndex;
+use postgres::types::private::BytesMut;
+use postgres::types::{FromSql as PgFromSql, IsNull, ToSql as PgToSql, Type, to_sql_checked};
+use postgres::{Client, Config, NoTls};
+use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
+use rusqlite::{Result, ToSql};
+use rustls::ClientConfig;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{Fault, translation};
+
+/// How a connection presents itself to the server.
+const APPLICATION: &str = "resyncd";
+
+/// Where a database is, and how it is reached.
+#[derive(Clone)]
+pub struct Server {
+    config: Config,
+    /// TLS for servers that are not on this machine.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Server {
+    /// The server of a connection, as a URL or in words, and the password if that is not in it.
+    pub(crate) fn new(
+        url: &str,
+        password: Option<&str>,
+        tls: Option<ClientConfig>,
+    ) -> std::result::Result<Self, postgres::Error> {
+        let mut config = Config::from_str(url)?;
+        config.application_name(APPLICATION);
+        if let Some(password) = password {
+            config.password(password);
+        }
+        Ok(Self {
+            config,
+            tls: tls.map(Arc::new),
+        })
+    }
+
+    /// The server and the database, for messages.
+    pub(crate) fn path(&self) -> PathBuf {
+        let host = match self.config.get_hosts().first() {
+            Some(Host::Tcp(host)) => host.clone(),
+            Some(Host::Unix(folder)) => folder.display().to_string(),
+            None => "localhost".to_owned(),
+        };
+        let database = self.config.get_dbname().or(self.config.get_user());
+        PathBuf::from(format!(
+            "postgres://{host}/{}",
+            database.unwrap_or_default()
+        ))
+    }
+
+    fn connect(&self) -> Result<Client> {
+        let client = match &self.tls {
+            Some(tls) if self.config.get_ssl_mode() != SslMode::Disable => {
+                let mut config = self.config.clone();
+                config.ssl_mode(SslMode::Require);
+                config.connect(MakeRustlsConnect::new((**tls).clone()))
+            }
+            _ => self.config.connect(NoTls),
+        };
+        client.map_err(failed)
+    }
+
+    pub(crate) fn open(&self) -> Result<super::Connection> {
+        let session = Session {
+            client: RefCell::new(self.connect()?),
+            server: self.clone(),
+            prepared: RefCell::default(),
+            has_transaction: Cell::new(false),
+            changes: Cell::new(0),
+        };
+        Ok(super::Connection(super::Database::Postgres(session)))
+    }
+}
+
+/// An error of the server, or of the connection to it, as one of `rusqlite`.
+fn failed(error: postgres::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(Box::new(error))
+}
+
+/// The error of the server, or of the connection to it, that an error is of.
+pub(crate) fn error_of(error: &rusqlite::Error) -> Option<&postgres::Error> {
+    match error {
+        rusqlite::Error::ToSqlConversionFailure(error) => error.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// What an error is.
+pub(super) fn fault(error: &postgres::Error) -> Fault {
+    let Some(state) = error.code() else {
+        // It is none of the server.
+        return Fault::Unavailable;
+    };
+    match *state {
+        SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => Fault::DiskFull,
+        SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Fault::Damaged,
+        SqlState::READ_ONLY_SQL_TRANSACTION => Fault::ReadOnly,
+        _ if UNAVAILABLE.contains(&&state.code()[..2]) => Fault::Unavailable,
+        _ => Fault::Other,
+    }
+}
+
+/// The classes of the errors that pass: of connections, resources, an operator who intervenes, and the system of the server.
+const UNAVAILABLE: [&str; 4] = ["08", "53", "57", "58"];
+
+/// A connection.
+pub(super) struct Session {
+    server: Server,
+    client: RefCell<Client>,
+    /// The statements of the connection, by their texts.
+    prepared: RefCell<HashMap<String, postgres::Statement>>,
+    has_transaction: Cell<bool>,
+    changes: Cell<u64>,
+}
+
+impl Session {
+    fn run<T>(
+        &self,
+        run: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error>,
+    ) -> Result<T> {
+        let mut client = self.client.borrow_mut();
+        let done = run(&mut client);
+        if done.is_err() && client.is_closed() {
+            self.has_transaction.set(false);
+        }
+        done.map_err(failed)
+    }
+
+    /// Begins a transaction. A server that was restarted since the last one has ended the connection.
+    pub(super) fn begin(&self, text: &str) -> Result<()> {
+        let begun = self.run(|client| client.batch_execute(text));
+        if begun.is_err() && self.client.borrow().is_closed() {
+            let client = self.server.connect()?;
+            self.prepared.borrow_mut().clear();
+            self.client.replace(client);
+            self.run(|client| client.batch_execute(text))?;
+        } else {
+            begun?;
+        }
+        self.has_transaction.set(true);
+        Ok(())
+    }
+
+    pub(super) fn has_transaction(&self) -> bool {
+        self.has_transaction.get()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    pub(super) fn execute_batch(&self, texts: &str) -> Result<()> {
+        self.run(|client| client.batch_execute(&translation::statement(texts)))
+    }
+
+    pub(super) fn prepare(&self, text: &str) -> Result<Prepared<'_>> {
+        let ends = matches!(text, "COMMIT" | "ROLLBACK");
+        let known = self.prepared.borrow().get(text).cloned();
+        let statement = match known {
+            Some(statement) => Some(statement),
+            // Those of transactions take no values, and the server does not plan them.
+            None if ends || text.contains("SAVEPOINT") => None,
+            None => {
+                let translated = translation::statement(text);
+                let statement = self.run(|client| client.prepare(&translated))?;
+                let mut prepared = self.prepared.borrow_mut();
+                prepared.insert(text.to_owned(), statement.clone());
+                Some(statement)
+            }
+        };
+        Ok(Prepared {
+            session: self,
+            kind: match statement {
+                Some(statement) => Kind::Statement(statement),
+                None => Kind::Transaction {
+                    text: text.to_owned(),
+                    ends,
+                },
+            },
+        })
+    }
+}
+
+/// A statement of a connection.
+pub(crate) struct Prepared<'a> {
+    session: &'a Session,
+    kind: Kind,
+}
+
+enum Kind {
+    Statement(postgres::Statement),
+    Transaction { text: String, ends: bool },
+}
+
+impl Prepared<'_> {
+    pub(super) fn execute(&mut self, values: &[&dyn ToSql]) -> Result<usize> {
+        let statement = match &self.kind {
+            Kind::Statement(statement) => statement,
+            Kind::Transaction { text, ends } => {
+                let done = self.session.run(|client| client.batch_execute(text));
+                if *ends {
+                    self.session.has_transaction.set(false);
+                }
+                return done.map(|()| 0);
+            }
+        };
+        let values = encoded(values)?;
+        let values: Vec<&(dyn PgToSql + Sync)> = values.iter().map(|it| it as _).collect();
+        let rows = self
+            .session
+            .run(|client| client.execute(statement, &values))?;
+        let changes = &self.session.changes;
+        changes.set(changes.get() + rows);
+        Ok(usize::try_from(rows).unwrap_or(usize::MAX))
+    }
+
+    /// All rows at once: while they are read, other statements of the connection are executed.
+    pub(super) fn query(&mut self, values: &[&dyn ToSql]) -> Result<Fetched> {
+        let Kind::Statement(statement) = &self.kind else {
+            return Err(rusqlite::Error::InvalidQuery);
+        };
+        let values = encoded(values)?;
+        let values: Vec<&(dyn PgToSql + Sync)> = values.iter().map(|it| it as _).collect();
+        let rows = self
+            .session
+            .run(|client| client.query(statement, &values))?;
+        Ok(Fetched {
+            rows: rows.into_iter(),
+            current: None,
+        })
+    }
+}
+
+/// The rows of a query.
+pub(crate) struct Fetched {
+    rows: IntoIter<PgRow>,
+    current: Option<PgRow>,
+}
+
+impl Fetched {
+    pub(super) fn next(&mut self) -> Option<&PgRow> {
+        self.current = self.rows.next();
+        self.current.as_ref()
+    }
+}
+
+/// A value for a statement.
+#[derive(Debug)]
+struct Value<'a>(ToSqlOutput<'a>);
+
+fn encoded<'a>(values: &'a [&'a dyn ToSql]) -> Result<Vec<Value<'a>>> {
+    values.iter().map(|it| it.to_sql().map(Value)).collect()
+}
+
+impl PgToSql for Value<'_> {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> std::result::Result<IsNull, Box<dyn Error + Sync + Send>> {
+        let value = match &self.0 {
+            ToSqlOutput::Borrowed(value) => *value,
+            ToSqlOutput::Owned(value) => value.into(),
+            _ => return Err("a value that PostgreSQL does not have".into()),
+        };
+        match value {
+            ValueRef::Null => Ok(IsNull::Yes),
+            ValueRef::Integer(number) => match *kind {
+                Type::BOOL => PgToSql::to_sql(&(number != 0), kind, out),
+                Type::INT4 => PgToSql::to_sql(&i32::try_from(number)?, kind, out),
+                _ => PgToSql::to_sql(&number, kind, out),
+            },
+            ValueRef::Real(number) => PgToSql::to_sql(&number, kind, out),
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => PgToSql::to_sql(&bytes, kind, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+/// A value of a row.
+struct Found<'a>(ValueRef<'a>);
+
+impl<'a> PgFromSql<'a> for Found<'a> {
+    fn from_sql(
+        kind: &Type,
+        raw: &'a [u8],
+    ) -> std::result::Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(match *kind {
+            Type::BOOL => ValueRef::Integer(bool::from_sql(kind, raw)?.into()),
+            Type::INT2 => ValueRef::Integer(i16::from_sql(kind, raw)?.into()),
+            Type::INT4 => ValueRef::Integer(i32::from_sql(kind, raw)?.into()),
+            Type::INT8 => ValueRef::Integer(i64::from_sql(kind, raw)?),
+            Type::BYTEA => ValueRef::Blob(raw),
+            _ => ValueRef::Text(raw),
+        }))
+    }
+
+    fn from_sql_null(_: &Type) -> std::result::Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(ValueRef::Null))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        let kinds = [
+            Type::BOOL,
+            Type::INT2,
+            Type::INT4,
+            Type::INT8,
+            Type::BYTEA,
+            Type::TEXT,
+            Type::VARCHAR,
+            Type::UNKNOWN,
+        ];
+        kinds.contains(kind)
+    }
+}
+
+/// What names a column.
+pub(crate) trait PgIndex: PgRowIndex + Display {}
+
+impl<I: PgRowIndex + Display> PgIndex for I {}
+
+pub(super) fn get_ref(row: &PgRow, column: impl PgIndex) -> Result<ValueRef<'_>> {
+    let Found(value) = row.try_get(column).map_err(failed)?;
+    Ok(value)
+}
+
+pub(super) fn get<T: FromSql>(row: &PgRow, column: impl PgIndex) -> Result<T> {
+    let value = get_ref(row, column)?;
+    T::column_result(value).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(0, value.data_type(), error.into())
+    })
+}
