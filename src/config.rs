@@ -21,6 +21,7 @@
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
 //! - `xmpp` reads `[xmpp]`;
 //! - `place` reads where mirrors are, and `[objects]`;
+//! - `store` reads `[store]`;
 //! - `secret` reads secrets from where the file says that they are;
 //! - `warnings` finds what is valid and can hardly be meant;
 //! - `effective` writes the configuration with its defaults;
@@ -53,6 +54,7 @@ mod publish;
 mod schema;
 mod secret;
 mod source;
+mod store;
 mod syntax;
 mod table_reader;
 mod value;
@@ -81,11 +83,14 @@ use resyncd_core::{HubUri, LinkRules, ResourceUri, Selection};
 use resyncd_fetch::{Credentials, HttpSettings, PaceLimits};
 use resyncd_mirror::MirrorPlace;
 pub use secret::{PrivateUrl, Secret, WebhookSecret};
+pub use store::StoreSettings;
 pub use syntax::toml_string;
 use table_reader::{Class, text};
 use tracing::level_filters::LevelFilter;
 use url::Url;
 use value::{parse_host, parse_nonzero_size, parse_public_url, parse_size, parse_uri_length};
+
+use crate::store::StatePlace;
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -106,6 +111,8 @@ pub struct Config {
     pub log: LogConfig,
     /// The account for XMPP PubSub; `None`: such channels are not used.
     pub xmpp: Option<XmppAccount>,
+    /// Where the state is, if not in a database in that directory.
+    pub store: StoreSettings,
     /// By what object stores are reached.
     pub objects: ObjectSettings,
     /// Who is told what waits for a person; their names are distinct.
@@ -279,6 +286,12 @@ impl Config {
     pub fn has_callback(&self) -> bool {
         let is_notified = self.sources.iter().any(|source| source.notifications);
         is_notified && self.callback.public_url.is_some()
+    }
+
+    /// Where the state is.
+    #[must_use]
+    pub fn state(&self) -> StatePlace {
+        self.store.place(&self.state_dir, &self.http.authorities)
     }
 
     /// Whether anything is published.

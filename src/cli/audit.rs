@@ -251,7 +251,7 @@ fn audit_text(audit: &AuditStatus) -> String {
 async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
     let client = config.client()?;
     let audits = if arguments.writes() {
-        let store = Store::open(&config.state_dir)?;
+        let store = Store::open(config.state())?;
         let engine = Engine::once(config, store, &client).await?;
         let options = RepairOptions {
             delete_extra: arguments.delete_extra,

@@ -55,8 +55,8 @@ pub(super) async fn backup(config: &Config, arguments: &BackupArguments) -> Resu
         );
         return Err(Failure::coded("file-exists", text));
     }
-    let (folder, copy) = (config.state_dir.clone(), file.clone());
-    let copying = tokio::task::spawn_blocking(move || back_up(&folder, &copy, now)).await;
+    let (state, copy) = (config.state(), file.clone());
+    let copying = tokio::task::spawn_blocking(move || back_up(&state, &copy, now)).await;
     let Some(length) = copying.unwrap_or(Err(StoreError::Panicked))? else {
         let text = format!("there is no database in {}", config.state_dir.display());
         return Err(Failure::coded("no-database", text));

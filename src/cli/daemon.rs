@@ -131,7 +131,7 @@ impl Daemon {
 
     /// As [`start`](Self::start), with this client instead of one that the configuration describes.
     pub async fn start_with(mut config: Config, client: Client) -> Result<Self, StartError> {
-        let store = Store::open(&config.state_dir)?;
+        let store = Store::open(config.state())?;
         let status = listen("[status]", config.status.listen).await?;
         let now = clock::now().wall;
         store

@@ -137,7 +137,7 @@ impl DaemonClient {
         ends: impl Fn(&str) -> bool,
     ) -> Result<Self, StartError> {
         let mut config = config.clone();
-        let store = Store::open(&config.state_dir)?;
+        let store = Store::open(config.state())?;
         let client = config.client()?;
         let subscribed = store.subscribed_sources().await?;
         let bound = if subscribed.iter().any(|name| ends(name)) {

@@ -56,7 +56,7 @@ pub(super) async fn ask_daemon_or_state(
     let client = DaemonClient::new(config, TIMEOUT)?;
     let client = match client.check_daemon().await {
         Ok(()) => client,
-        Err(error) if !has_state(config) || !Store::exists(&config.state_dir) => {
+        Err(error) if !has_state(config) || !Store::exists(&config.state()) => {
             return Err(error.into());
         }
         Err(error) => {

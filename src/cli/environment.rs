@@ -50,7 +50,7 @@ impl Probe {
 /// Tries everything that the daemon needs.
 pub(super) async fn probes(config: &Config) -> Vec<Probe> {
     let mut probes = vec![folder("state_dir", &config.state_dir, true)];
-    let known = Store::known_mirrors(&config.state_dir).unwrap_or_else(|error| {
+    let known = Store::known_mirrors(&config.state()).unwrap_or_else(|error| {
         probes.push(Probe {
             what: format!("state_dir {}", config.state_dir.display()),
             found: Err(format!("{error} [{}]", error.code())),
@@ -111,7 +111,7 @@ fn places(source: &Source, known: Option<&KnownMirror>) -> Vec<Probe> {
 async fn running_daemon(config: &Config) -> Option<DaemonClient> {
     let client = DaemonClient::new(config, Duration::from_secs(10)).ok()?;
     client.check_daemon().await.ok()?;
-    (!Store::is_free(&config.state_dir)).then_some(client)
+    (!config.state().is_free()).then_some(client)
 }
 
 /// Whether a mirror that the database knows is there. `None`: it knows none in that folder.

@@ -29,7 +29,7 @@ impl Scratch {
         let config = config.clone();
         let copying = move || {
             let folder = ScratchFolder::create(&config.state_dir)?;
-            copy_state(&config.state_dir, &folder.state(), clock::now().wall)?;
+            copy_state(&config.state(), &folder.state(), clock::now().wall)?;
             Ok(Self {
                 config: in_scratch_folder(&config, &folder),
                 _folder: folder,

@@ -19,8 +19,8 @@ pub(super) struct RestoreArguments {
 
 pub(super) async fn restore(config: &Config, arguments: &RestoreArguments) -> Result<u8, Failure> {
     refuse_another_user(&config.state_dir)?;
-    let (folder, file) = (config.state_dir.clone(), arguments.file.clone());
-    let restoring = move || restore_backup(&folder, &file, clock::now().wall);
+    let (state, file) = (config.state(), arguments.file.clone());
+    let restoring = move || restore_backup(&state, &file, clock::now().wall);
     let restored = tokio::task::spawn_blocking(restoring).await;
     let restored = restored.unwrap_or(Err(StoreError::Panicked));
     let aside = restored.map_err(|error| match &error {

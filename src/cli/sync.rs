@@ -63,7 +63,7 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> Resul
         None
     };
     let used = scratch.as_ref().map_or(&config, Scratch::config);
-    let store = Store::open(&used.state_dir)?;
+    let store = Store::open(used.state())?;
     let engine = Engine::once(used, Arc::clone(&store), &used.client()?).await?;
     if arguments.dry_run {
         release_mirrors(&config, &store).await?;

@@ -53,6 +53,7 @@ impl Config {
             notify: _,
             objects: _,
             log,
+            store,
             xmpp,
             publish,
             folders,
@@ -67,6 +68,9 @@ impl Config {
         keys.extend(http.differing(&other.http));
         keys.extend(limits.differing(&other.limits));
         keys.extend(log.differing(&other.log));
+        if *store != other.store {
+            keys.push("store".to_owned());
+        }
         if *xmpp != other.xmpp {
             keys.push("xmpp".to_owned());
         }

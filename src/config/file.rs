@@ -13,7 +13,7 @@ use toml::de::DeTable;
 use super::table::Table;
 use super::{
     CallbackConfig, Config, FeedConfig, HttpSettings, LimitsConfig, LogConfig, ObjectSettings,
-    PublishConfig, StatusConfig,
+    PublishConfig, StatusConfig, StoreSettings,
 };
 use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, Parsed, Reason, line_at};
@@ -160,6 +160,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
     let xmpp = read_xmpp(&mut top.table("xmpp"));
+    let store = StoreSettings::read(&mut top.table("store"));
     let objects = ObjectSettings::read(&mut top.table("objects"), &state_dir.value);
     let notify = read_notifications(&mut top);
     let mut section = top.table("publish");
@@ -178,6 +179,7 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
         feed,
         log,
         xmpp,
+        store,
         objects,
         notify,
         publish,

@@ -10,8 +10,8 @@ use toml::de::DeValue;
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
 /// The tables with single brackets outside of a Source, in the order of the example.
-pub(super) const TABLES: [&str; 9] = [
-    "callback", "status", "http", "limits", "feed", "log", "xmpp", "objects", "publish",
+pub(super) const TABLES: [&str; 10] = [
+    "callback", "status", "http", "limits", "feed", "log", "xmpp", "store", "objects", "publish",
 ];
 
 /// The keys whose value in the example is no default.

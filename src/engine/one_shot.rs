@@ -32,7 +32,7 @@ use super::source::location::record_source_location;
 use super::source::new_sets::NewSets;
 use super::versions::worker::{begin_versions, store_versions};
 use crate::clock;
-use crate::config::{Baseline, Config};
+use crate::config::{Baseline, Config, StoreSettings};
 use crate::status::{Status, StatusError};
 use crate::store::{ScratchFolder, SetRecord, Store, StoreError};
 
@@ -42,6 +42,7 @@ use crate::store::{ScratchFolder, SetRecord, Store, StoreError};
 pub fn in_scratch_folder(config: &Config, folder: &ScratchFolder) -> Config {
     let mut config = config.clone();
     config.state_dir = folder.state();
+    config.store = StoreSettings::default();
     for source in &mut config.sources {
         source.mirror = folder.mirror(&source.name).into();
         if source.baseline == Baseline::Auto {

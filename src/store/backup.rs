@@ -6,14 +6,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OpenFlags};
+use resyncd_mirror::FileLock;
 
 use super::copy::copy_into;
 use super::corruption::{self, Damage};
 use super::error::StoreError;
 use super::folder;
-use super::schema::{self, BUSY_TIMEOUT, DATABASE};
+use super::place::StatePlace;
+use super::schema::{self, DATABASE};
 use super::tables::{followed_source, mirror};
+use super::transfer::copy_rows;
 
 /// Copies the database of a folder into a new file, also while a daemon writes to it. Whoever uses the copy as its database has
 /// another feed. Returns the length of the copy in bytes, `None` if the folder has no database.
@@ -21,17 +23,16 @@ use super::tables::{followed_source, mirror};
 /// # Errors
 /// [`StoreError::Folder`] if there is such a file already, or it can't be written; [`StoreError::OtherSchema`]; an error of the
 /// database.
-pub fn back_up(folder: &Path, file: &Path, now: DateTime<Utc>) -> Result<Option<u64>, StoreError> {
-    let path = folder.join(DATABASE);
-    let exists = path
-        .try_exists()
-        .map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-    if !exists {
+pub fn back_up(
+    place: &StatePlace,
+    file: &Path,
+    now: DateTime<Utc>,
+) -> Result<Option<u64>, StoreError> {
+    let Some(database) = place.open_to_read()? else {
         return Ok(None);
-    }
-    let database = open_to_read(&path)?;
-    schema::check_number(&database, &path)?;
-    copy_into(&database, file, now).map(Some)
+    };
+    let sqlite = database.sqlite().ok_or(StoreError::OnServer)?;
+    copy_into(sqlite, file, now).map(Some)
 }
 
 /// Makes a copy of a backup the database of a folder. The former database is set aside: its new path, `None` if there was none.
@@ -40,19 +41,25 @@ pub fn back_up(folder: &Path, file: &Path, now: DateTime<Utc>) -> Result<Option<
 /// [`StoreError::Locked`] if a process works on the folder; [`StoreError::NoBackup`], [`StoreError::OtherSchema`]; an error of the system.
 /// Then the database is the former one.
 pub fn restore(
-    folder: &Path,
+    place: &StatePlace,
     backup: &Path,
     now: DateTime<Utc>,
 ) -> Result<Option<PathBuf>, StoreError> {
-    let failed = |error| StoreError::Folder(folder.to_owned(), error);
+    if place.is_on_server() {
+        return Err(StoreError::OnServer);
+    }
+    let folder = &place.folder;
+    let failed = |error| StoreError::Folder(folder.clone(), error);
     let unusable = |reason: String| StoreError::NoBackup(backup.to_owned(), reason);
-    let sound = open_to_read(backup).and_then(|database| {
-        if !schema::check_number(&database, backup)? {
-            return Err(unusable("it is empty, or of another program".to_owned()));
-        }
-        corruption::check(&database)?;
-        Ok(database)
-    });
+    let sound = schema::open_to_read(backup)
+        .map_err(StoreError::from)
+        .and_then(|database| {
+            if !schema::check_number(&database, backup)? {
+                return Err(unusable("it is empty, or of another program".to_owned()));
+            }
+            corruption::check(&database)?;
+            Ok(database)
+        });
     let database = sound.map_err(|error| match error {
         StoreError::Sqlite(error) => unusable(error.to_string()),
         StoreError::Damaged(found) => unusable(found),
@@ -90,16 +97,12 @@ pub struct KnownMirror {
 }
 
 /// See [`Store::known_mirrors`](super::Store::known_mirrors).
-pub(super) fn known_mirrors(folder: &Path) -> Result<HashMap<String, KnownMirror>, StoreError> {
-    let path = folder.join(DATABASE);
-    if !path.exists() {
+pub(super) fn known_mirrors(
+    place: &StatePlace,
+) -> Result<HashMap<String, KnownMirror>, StoreError> {
+    let Some(database) = place.open_to_read()? else {
         return Ok(HashMap::new());
-    }
-    let database = open_to_read(&path)?;
-    if !schema::check_number(&database, &path)? {
-        return Ok(HashMap::new());
-    }
-    let database = database.into();
+    };
     let known = mirror::all(&database)?.into_iter().map(|(source, id)| {
         let location = followed_source::get(&database, &source)?;
         let folder = location.and_then(|location| location.mirror);
@@ -108,15 +111,49 @@ pub(super) fn known_mirrors(folder: &Path) -> Result<HashMap<String, KnownMirror
     known.collect()
 }
 
-fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(BUSY_TIMEOUT)?;
-    Ok(database)
+/// Makes a folder the state of a Destination that knows what another state knows; see [`back_up`]. Both may be in use.
+///
+/// # Errors
+/// As of [`back_up`].
+pub fn copy_state(state: &StatePlace, folder: &Path, now: DateTime<Utc>) -> Result<(), StoreError> {
+    folder::prepare(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+    let copy = folder.join(DATABASE);
+    if !state.is_on_server() {
+        return back_up(state, &copy, now).map(drop);
+    }
+    if let Some(database) = state.open_to_read()? {
+        copy_rows(&database, &schema::open(&copy)?)?;
+    }
+    Ok(())
 }
 
-/// Makes a folder the state of a Destination that knows what that of another folder knows; see [`back_up`]. Both may be in use.
-pub fn copy_state(folder: &Path, copy: &Path, now: DateTime<Utc>) -> Result<(), StoreError> {
-    folder::prepare(copy).map_err(|error| StoreError::Folder(copy.to_owned(), error))?;
-    back_up(folder, &copy.join(DATABASE), now).map(drop)
+/// Moves a state into a database that has none yet: the feed and its numbers stay the same. Returns how many rows it has; `None`: there is
+/// no state.
+///
+/// # Errors
+/// [`StoreError::Locked`] if a process works on one of them; [`StoreError::HasState`] if the other database is used; an error of one of
+/// the databases. Then the other one is not changed.
+pub fn move_state(from: &StatePlace, to: &StatePlace) -> Result<Option<u64>, StoreError> {
+    let failed = |error| StoreError::Folder(to.folder.clone(), error);
+    folder::prepare(&to.folder).map_err(failed)?;
+    let _locks = lock_both(from, to)?;
+    let Some(database) = from.open_to_read()? else {
+        return Ok(None);
+    };
+    let target = to.open()?;
+    let is_used = "SELECT EXISTS (SELECT 1 FROM followed_source) OR EXISTS (SELECT 1 FROM source_set) OR EXISTS (SELECT 1 FROM feed)";
+    if target.query_row(is_used, [], |row| row.get(0))? {
+        return Err(StoreError::HasState(to.shown()));
+    }
+    copy_rows(&database, &target).map(Some)
+}
+
+/// The locks of both, which may have one folder.
+fn lock_both(from: &StatePlace, to: &StatePlace) -> Result<Vec<FileLock>, StoreError> {
+    let mut locks = vec![folder::lock(&to.folder)?];
+    let is_same = from.folder.canonicalize().ok() == to.folder.canonicalize().ok();
+    if !is_same && from.folder.exists() {
+        locks.push(folder::lock(&from.folder)?);
+    }
+    Ok(locks)
 }

@@ -28,6 +28,14 @@ pub enum StoreError {
     /// A file is no sound database of resyncd.
     #[error("{0} is no backup that can be restored: {1}")]
     NoBackup(PathBuf, String),
+    /// What only SQLite's database can do was asked of one on a server.
+    #[error(
+        "the state is in a PostgreSQL database: use pg_dump and pg_restore, or `resyncd store copy`"
+    )]
+    OnServer,
+    /// A state can't be moved to where one is.
+    #[error("there is a state in {0} already")]
+    HasState(PathBuf),
     /// An integrity check found damage.
     #[error("database: {0}")]
     Damaged(String),
@@ -104,6 +112,8 @@ impl StoreError {
             Self::OtherSchema { .. } => "earlier-schema",
             Self::Folder(..) => "state-folder",
             Self::NoBackup(..) => "backup-unusable",
+            Self::OnServer => "state-on-server",
+            Self::HasState(_) => "state-exists",
             Self::Thread(_) => "store-thread",
             Self::DiskFull { .. } | Self::NoSpace { .. } => "disk-full",
             Self::Sqlite(error) => code_of(error),

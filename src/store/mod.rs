@@ -61,6 +61,7 @@ mod schema;
 mod scratch;
 mod sql;
 mod tables;
+mod transfer;
 mod tx;
 mod unreadable;
 mod wake;
@@ -69,7 +70,7 @@ mod writer;
 
 use std::any::type_name;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -79,7 +80,7 @@ pub use arrival::{Receipt, Recipient};
 pub use audit::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, ListTimes, PathState,
 };
-pub use backup::{KnownMirror, back_up, copy_state, restore};
+pub use backup::{KnownMirror, back_up, copy_state, move_state, restore};
 pub use change::{Change, Origin, VersionRule};
 use corruption::{Check, Damage};
 pub use error::StoreError;
@@ -183,22 +184,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// Whether a folder is known to have a database.
-    pub fn exists(folder: &Path) -> bool {
-        folder.join(schema::DATABASE).exists()
-    }
-
-    /// Whether it is certain that no process works on a folder.
-    pub fn is_free(folder: &Path) -> bool {
-        folder::is_free(folder)
+    /// Whether a place is known to have a database.
+    pub fn exists(place: &StatePlace) -> bool {
+        place.exists()
     }
 
     /// The ids of the mirrors that the database of a folder knows, by their Sources, also while a process works on it.
     ///
     /// # Errors
     /// An error of the database; it is not changed.
-    pub fn known_mirrors(folder: &Path) -> Result<HashMap<String, KnownMirror>, StoreError> {
-        backup::known_mirrors(folder)
+    pub fn known_mirrors(place: &StatePlace) -> Result<HashMap<String, KnownMirror>, StoreError> {
+        backup::known_mirrors(place)
     }
 
     /// Opens, or creates, the database in a folder, and locks the folder against other processes.

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::OpenFlags;
+use resyncd_fetch::Authorities;
 
 use super::error::StoreError;
+use super::folder;
 use super::schema;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
@@ -16,7 +17,7 @@ pub struct StatePlace {
     /// What belongs to this machine: locks, unfinished files, and SQLite's database.
     pub(super) folder: PathBuf,
     #[cfg(feature = "postgres")]
-    pub(super) server: Option<Server>,
+    server: Option<Server>,
 }
 
 impl<P: AsRef<Path> + ?Sized> From<&P> for StatePlace {
@@ -29,38 +30,117 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for StatePlace {
     }
 }
 
+#[cfg(feature = "postgres")]
+impl StatePlace {
+    /// Checks the URL of a database on a PostgreSQL server.
+    ///
+    /// # Errors
+    /// What is wrong with it, for a person.
+    pub(crate) fn check_url(url: &str) -> Result<(), String> {
+        Server::new(url, None, &Authorities::default()).map(drop)
+    }
+
+    /// The same folder, with a database on a server, whose URL is valid. `authorities`: what is trusted besides those of the system.
+    pub(crate) fn on_server(
+        mut self,
+        url: &str,
+        password: Option<&str>,
+        authorities: &Authorities,
+    ) -> Self {
+        self.server = Server::new(url, password, authorities).ok();
+        self
+    }
+
+    /// Whether the database is on a server.
+    pub fn is_on_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// A connection to the server, if the database is on one.
+    pub(super) fn connect(&self) -> Option<Result<Connection, StoreError>> {
+        let server = self.server.as_ref()?;
+        Some(server.open().map_err(StoreError::from))
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+impl StatePlace {
+    pub(crate) fn check_url(_: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(crate) fn on_server(self, _: &str, _: Option<&str>, _: &Authorities) -> Self {
+        self
+    }
+
+    /// Whether the database is on a server.
+    pub fn is_on_server(&self) -> bool {
+        false
+    }
+
+    pub(super) fn connect(&self) -> Option<Result<Connection, StoreError>> {
+        None
+    }
+}
+
 impl StatePlace {
     /// The file of SQLite's database.
     pub(super) fn database(&self) -> PathBuf {
         self.folder.join(schema::DATABASE)
     }
 
-    /// Whether the database is on a server.
-    pub(super) fn is_on_server(&self) -> bool {
+    /// For messages: the folder, or the server.
+    pub(super) fn shown(&self) -> PathBuf {
         #[cfg(feature = "postgres")]
-        return self.server.is_some();
-        #[cfg(not(feature = "postgres"))]
-        false
+        if let Some(server) = &self.server {
+            return server.path();
+        }
+        self.folder.clone()
+    }
+
+    /// Whether there is known to be a database. One on a server is made when it is opened.
+    pub(super) fn exists(&self) -> bool {
+        self.is_on_server() || self.database().exists()
+    }
+
+    /// Whether it is certain that no process works on it.
+    pub fn is_free(&self) -> bool {
+        folder::is_free(&self.folder)
     }
 
     /// A connection that writes; a new database gets its schema.
     pub(super) fn open(&self) -> Result<Connection, StoreError> {
-        #[cfg(feature = "postgres")]
-        if let Some(server) = &self.server {
-            return schema::open_on_server(server);
+        match self.connect() {
+            Some(connection) => schema::prepare(connection?, &self.shown()),
+            None => schema::open(&self.database()),
         }
-        schema::open(&self.database())
     }
 
-    /// A connection that only reads.
-    pub(super) fn open_to_read(&self) -> Result<Connection, StoreError> {
-        #[cfg(feature = "postgres")]
-        if let Some(server) = &self.server {
-            return Ok(server.open()?);
+    /// A connection that only reads a database of this schema; `None`: there is none.
+    pub(super) fn open_to_read(&self) -> Result<Option<Connection>, StoreError> {
+        if let Some(connection) = self.connect() {
+            return schema::prepare(connection?, &self.shown()).map(Some);
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = rusqlite::Connection::open_with_flags(self.database(), flags)?;
-        schema::configure(&connection)?;
-        Ok(connection.into())
+        let path = self.database();
+        if !path
+            .try_exists()
+            .map_err(|error| StoreError::Folder(self.folder.clone(), error))?
+        {
+            return Ok(None);
+        }
+        let connection = schema::open_to_read(&path)?;
+        if schema::check_number(&connection, &path)? {
+            Ok(Some(connection.into()))
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// A connection for queries of a database that is open.
+    pub(super) fn open_for_queries(&self) -> Result<Connection, StoreError> {
+        match self.connect() {
+            Some(connection) => connection,
+            None => Ok(schema::open_to_read(&self.database())?.into()),
+        }
     }
 }

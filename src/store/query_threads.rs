@@ -161,7 +161,7 @@ impl Reader {
     fn open(&mut self) -> Result<&mut Connection, StoreError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.place.open_to_read()?,
+            None => self.place.open_for_queries()?,
         };
         Ok(self.connection.insert(connection))
     }
@@ -303,6 +303,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::store::Store;
+    use crate::store::tests::database::place;
 
     /// Ends a test that would hang; no test relies on the time that something takes.
     const LIMIT: Duration = Duration::from_secs(180);
@@ -334,7 +335,7 @@ pub(super) mod tests {
 
     fn store() -> (tempfile::TempDir, Arc<Store>) {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open(place(folder.path())).unwrap();
         (folder, store)
     }
 
@@ -452,6 +453,6 @@ pub(super) mod tests {
             }
         }
         drop(store);
-        drop(Store::open(folder.path()).unwrap());
+        drop(Store::open(place(folder.path())).unwrap());
     }
 }

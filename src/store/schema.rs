@@ -6,13 +6,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
 
 use super::corruption;
 use super::error::StoreError;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
-use super::sql::{OptionalExtension, Server, translation};
+use super::sql::{OptionalExtension, translation};
 
 /// The database's name in its folder.
 pub(super) const DATABASE: &str = "resyncd.db";
@@ -26,7 +27,7 @@ pub(super) const STATEMENTS: usize = 256;
 /// In how many bytes a text of the schema may differ from what it was to be restored.
 const FLIPPED: usize = 4;
 
-const TABLES: &str = include_str!("schema/tables.sql");
+pub(super) const TABLES: &str = include_str!("schema/tables.sql");
 
 /// The number of the schema, stored as `PRAGMA user_version`: another one with each change of `tables.sql`.
 const NUMBER: i64 = 65;
@@ -175,12 +176,19 @@ pub(super) fn rewrite_number(connection: &Connection) -> Result<(), StoreError> 
     }
 }
 
-/// Opens the database of a server; a new one gets its schema.
+/// A connection to SQLite's database that only reads.
+pub(super) fn open_to_read(path: &Path) -> Result<rusqlite::Connection, rusqlite::Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = rusqlite::Connection::open_with_flags(path, flags)?;
+    configure(&connection)?;
+    Ok(connection)
+}
+
+/// Checks the schema of a database on a server; a new one gets it. `path`: the database, for messages.
 #[cfg(feature = "postgres")]
-pub(super) fn open_on_server(server: &Server) -> Result<Connection, StoreError> {
+pub(super) fn prepare(connection: Connection, path: &Path) -> Result<Connection, StoreError> {
     /// Two processes must not make it at the same time: this number is of the lock for that.
     const LOCK: i64 = 0x7265_7379_6e63_6400;
-    let connection = server.open()?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(&format!(
         "SELECT pg_advisory_xact_lock({LOCK});
@@ -197,12 +205,18 @@ pub(super) fn open_on_server(server: &Server) -> Result<Connection, StoreError> 
         Some(NUMBER) => {}
         Some(found) => {
             return Err(StoreError::OtherSchema {
-                path: server.path(),
+                path: path.to_owned(),
                 found,
                 known: NUMBER,
             });
         }
     }
     transaction.commit()?;
+    Ok(connection)
+}
+
+/// There are no servers.
+#[cfg(not(feature = "postgres"))]
+pub(super) fn prepare(connection: Connection, _: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }

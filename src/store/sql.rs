@@ -4,6 +4,8 @@
 //! The types have the names and the ways of `rusqlite`, whose values, conversions and errors both use.
 
 #[cfg(feature = "postgres")]
+mod password_file;
+#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
 pub(crate) mod translation;
@@ -87,6 +89,26 @@ impl Connection {
         read: impl FnOnce(&Row<'_>) -> Result<T>,
     ) -> Result<T> {
         self.prepare_cached(text)?.query_row(values, read)
+    }
+
+    /// Has each row of a query read, however many they are, in a transaction.
+    pub(crate) fn each_row(
+        &self,
+        query: &str,
+        mut read: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match &self.0 {
+            Database::Sqlite(_) => {
+                let mut query = self.prepare_cached(query)?;
+                let mut rows = query.query([])?;
+                while let Some(row) = rows.next()? {
+                    read(&row)?;
+                }
+                Ok(())
+            }
+            #[cfg(feature = "postgres")]
+            Database::Postgres(session) => session.each_row(query, |row| read(&Row::Postgres(row))),
+        }
     }
 
     /// Executes statements that have no values.

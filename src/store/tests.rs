@@ -45,6 +45,7 @@ use tempfile::TempDir;
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
 
+use self::database::place;
 use super::writer::Tx;
 use super::*;
 

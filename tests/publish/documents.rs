@@ -193,8 +193,8 @@ async fn change_lists_begin_anew_after_a_backup_is_restored() {
     check_begins_anew(|state| {
         let backup = state.with_file_name("backup.db");
         let now = clock::now().wall;
-        back_up(state, &backup, now).unwrap();
-        restore(state, &backup, now).unwrap();
+        back_up(&state.into(), &backup, now).unwrap();
+        restore(&state.into(), &backup, now).unwrap();
     })
     .await;
 }

@@ -126,6 +126,7 @@ pub use permits::{HostLoad, Slowed};
 pub use probe::AnswerStart;
 pub use proxies::{Proxies, ProxyException};
 pub use retry::{Bounds, pause};
+pub use server_trust::tls;
 pub use settings::HttpSettings;
 pub use time_map::{TimeMap, parse_time_map};
 pub use topic::TopicLinks;

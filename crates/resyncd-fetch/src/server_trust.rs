@@ -60,6 +60,14 @@ impl ServerTrust {
     }
 }
 
+/// TLS for connections that are none of HTTP: what trusts the authorities of the system, and these.
+///
+/// # Errors
+/// If TLS can't be set up.
+pub fn tls(authorities: &Authorities) -> Result<ClientConfig, rustls::Error> {
+    ServerTrust::read(authorities).tls(None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

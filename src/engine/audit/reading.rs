@@ -85,7 +85,7 @@ impl AuditContext {
             (source.baseline, source.versions) = (Baseline::List, None);
         }
         let (known, name, state) = (
-            self.config.state_dir.clone(),
+            self.config.state(),
             self.source.name.clone(),
             config.state_dir.clone(),
         );

@@ -15,7 +15,7 @@ use super::files::{ExpectedFile, FileState, examine};
 use super::run::MirrorComparison;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles, Store};
+use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles, StatePlace};
 
 /// How many findings are checked at once.
 const PAGE: usize = 256;
@@ -38,7 +38,7 @@ impl AuditContext {
         for check in 1..=CHECKS {
             let recheck = Recheck {
                 source: self.source.name.clone(),
-                state: self.config.state_dir.clone(),
+                state: self.config.state(),
                 audit_db: Arc::clone(&comparison.audit_db),
                 reader: Arc::clone(reader),
                 progress: Arc::clone(&self.progress),
@@ -98,7 +98,7 @@ impl Finding {
 
 struct Recheck {
     source: String,
-    state: std::path::PathBuf,
+    state: StatePlace,
     audit_db: Arc<AuditDb>,
     reader: Arc<MirrorReader>,
     progress: Arc<Progress>,
@@ -112,7 +112,7 @@ impl Recheck {
         let Some(known) = KnownFiles::open(&self.state)? else {
             return Ok(true);
         };
-        let has_daemon = !Store::is_free(&self.state);
+        let has_daemon = !self.state.is_free();
         let is_behind = has_daemon && known.is_behind(&self.source)?;
         let mut is_final = true;
         let mut after = 0;

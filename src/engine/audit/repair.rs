@@ -2,7 +2,6 @@
 //! one; a right file without a record gets one; extra files are removed if that was requested.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use resourcesync::ChangeKind;
@@ -18,7 +17,7 @@ use crate::engine::apply::temporary_executor::{Awaited, drain};
 use crate::engine::progress::Progress;
 use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
-    VersionRule,
+    StatePlace, VersionRule,
 };
 
 /// How many findings are worked on at once.
@@ -46,7 +45,7 @@ pub(super) async fn begin<'a>(
         comparison,
         mirror,
         sets,
-        state: &context.config.state_dir,
+        state: context.config.state(),
         progress: &context.progress,
     };
     job.each_page(RepairStep::Begin).await?;
@@ -60,8 +59,7 @@ pub(super) struct RepairJob<'a> {
     mirror: &'a Arc<Mirror>,
     /// Those of the state database, by those that were read.
     sets: HashMap<SetId, SetId>,
-    /// The folder of the database.
-    state: &'a Path,
+    state: StatePlace,
     progress: &'a Arc<Progress>,
 }
 
@@ -276,7 +274,7 @@ impl RepairJob<'_> {
     /// Those of the findings whose files are now as their records state. Nothing is reported as repaired that was not compared.
     async fn repaired_of(&self, done: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
         let context = Arc::clone(&self.repair.context);
-        let (state, progress) = (self.state.to_owned(), Arc::clone(self.progress));
+        let (state, progress) = (self.state.clone(), Arc::clone(self.progress));
         blocking(move || {
             let (name, root) = (context.name(), &context.source.mirror);
             let (Some(known), reader) = (KnownFiles::open(&state)?, MirrorReader::open(root)?)

@@ -241,7 +241,7 @@ impl Audit {
         let (lists, findings) = (reading.list_times(), reading.findings());
         let (stated, known, source) = (
             scratch.state(),
-            self.context.config.state_dir.clone(),
+            self.context.config.state(),
             self.context.source.clone(),
         );
         let merging = move || {

@@ -1,12 +1,9 @@
 //! The state database, opened to read while a daemon may be writing it.
 
-use std::path::Path;
-
 use resyncd_core::ResourceUri;
-use rusqlite::OpenFlags;
 
 use crate::store::StoreError;
-use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_number};
+use crate::store::place::StatePlace;
 use crate::store::sql::Connection;
 use crate::store::tables::resource::audit::{self, KnownFile};
 use crate::store::tables::source_set::SetRecord;
@@ -18,18 +15,10 @@ pub struct KnownFiles {
 }
 
 impl KnownFiles {
-    /// Opens the database in a folder; `None`: there is none.
-    pub fn open(folder: &Path) -> Result<Option<Self>, StoreError> {
-        let path = folder.join(DATABASE);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = rusqlite::Connection::open_with_flags(&path, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        check_number(&connection, &path)?;
-        let connection = connection.into();
-        Ok(Some(Self { connection }))
+    /// Opens the database of a place; `None`: there is none.
+    pub fn open(place: &StatePlace) -> Result<Option<Self>, StoreError> {
+        let connection = place.open_to_read()?;
+        Ok(connection.map(|connection| Self { connection }))
     }
 
     /// Whether there are changes of a Source that are not known yet: a delivery is in the inbox, or there is a gap.

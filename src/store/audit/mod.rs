@@ -19,8 +19,10 @@ use rusqlite::OpenFlags;
 use url::Url;
 
 use super::StoreError;
+use super::place::StatePlace;
 use super::schema::{self, DATABASE};
 use super::sql::Connection;
+use super::transfer::copy_source;
 
 /// The database of an audit. Its tables are in `main`, those of the state database in `known`.
 pub struct AuditDb {
@@ -29,17 +31,22 @@ pub struct AuditDb {
 }
 
 impl AuditDb {
-    /// Opens the database that a Source's documents were read into, beside the state database in the folder `known`, if there is one.
+    /// Opens the database that a Source's documents were read into, beside the state database `known`, if there is one. What a database on a
+    /// server knows of the Source is copied beside the other one.
     ///
     /// # Errors
     /// [`StoreError`], also for a state database that is newer than this program.
-    pub fn open(stated: &Path, known: &Path, source: &str) -> Result<Self, StoreError> {
-        let known = if KnownFiles::open(known)?.is_some() {
-            known.join(DATABASE)
-        } else {
-            let nothing = stated.join("nothing.db");
-            schema::open(&nothing)?;
-            nothing
+    pub fn open(stated: &Path, known: &StatePlace, source: &str) -> Result<Self, StoreError> {
+        let known = match known.open_to_read()? {
+            Some(database) if database.sqlite().is_some() => known.database(),
+            database => {
+                let copy = stated.join("known.db");
+                let known = schema::open(&copy)?;
+                if let Some(database) = database {
+                    copy_source(&database, &known, source)?;
+                }
+                copy
+            }
         };
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_URI

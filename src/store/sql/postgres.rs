@@ -7,10 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::vec::IntoIter;
 
 pub(super) use postgres::Row as PgRow;
@@ -20,39 +19,56 @@ use postgres::row::RowIndex as PgRowIndex;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql as PgFromSql, IsNull, ToSql as PgToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
+use resyncd_fetch::Authorities;
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use rusqlite::{Result, ToSql};
-use rustls::ClientConfig;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{Fault, translation};
+use super::{Fault, password_file, translation};
 
 /// How a connection presents itself to the server.
 const APPLICATION: &str = "resyncd";
 
+/// The hosts that are this machine.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
 /// Where a database is, and how it is reached.
 #[derive(Clone)]
-pub struct Server {
+pub(crate) struct Server {
     config: Config,
-    /// TLS for servers that are not on this machine.
-    tls: Option<Arc<ClientConfig>>,
+    /// What is trusted besides the authorities of the system; `None`: connections are not encrypted.
+    authorities: Option<Authorities>,
 }
 
 impl Server {
-    /// The server of a connection, as a URL or in words, and the password if that is not in it.
+    /// The server of a URL. Connections are encrypted, unless the server is on this machine, or the URL says otherwise.
+    ///
+    /// # Errors
+    /// What is wrong with the URL, for a person.
     pub(crate) fn new(
         url: &str,
         password: Option<&str>,
-        tls: Option<ClientConfig>,
-    ) -> std::result::Result<Self, postgres::Error> {
-        let mut config = Config::from_str(url)?;
-        config.application_name(APPLICATION);
-        if let Some(password) = password {
-            config.password(password);
+        authorities: &Authorities,
+    ) -> std::result::Result<Self, String> {
+        let mut config = Config::from_str(url).map_err(|error| described(&error))?;
+        if config.get_password().is_some() {
+            return Err("it has a password: name a file with it as `password_file`".to_owned());
         }
+        config.application_name(APPLICATION);
+        match password {
+            Some(password) => config.password(password),
+            None => config.password(password_file::password_of(&config).unwrap_or_default()),
+        };
+        let is_local = |host: &Host| match host {
+            Host::Tcp(host) => LOCAL.contains(&host.as_str()),
+            Host::Unix(_) => true,
+        };
+        let is_encrypted =
+            config.get_ssl_mode() != SslMode::Disable && !config.get_hosts().iter().all(is_local);
+        let authorities = is_encrypted.then(|| authorities.clone());
         Ok(Self {
             config,
-            tls: tls.map(Arc::new),
+            authorities,
         })
     }
 
@@ -71,13 +87,15 @@ impl Server {
     }
 
     fn connect(&self) -> Result<Client> {
-        let client = match &self.tls {
-            Some(tls) if self.config.get_ssl_mode() != SslMode::Disable => {
+        let client = match &self.authorities {
+            Some(authorities) => {
+                let tls = resyncd_fetch::tls(authorities)
+                    .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
                 let mut config = self.config.clone();
                 config.ssl_mode(SslMode::Require);
-                config.connect(MakeRustlsConnect::new((**tls).clone()))
+                config.connect(MakeRustlsConnect::new(tls))
             }
-            _ => self.config.connect(NoTls),
+            None => self.config.connect(NoTls),
         };
         client.map_err(failed)
     }
@@ -94,18 +112,40 @@ impl Server {
     }
 }
 
+/// An error with its cause, for a person.
+fn described(error: &postgres::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
 /// An error of the server, or of the connection to it, as one of `rusqlite`.
 fn failed(error: postgres::Error) -> rusqlite::Error {
-    rusqlite::Error::ToSqlConversionFailure(Box::new(error))
+    rusqlite::Error::ToSqlConversionFailure(Box::new(ServerError(error)))
 }
 
 /// The error of the server, or of the connection to it, that an error is of.
 pub(crate) fn error_of(error: &rusqlite::Error) -> Option<&postgres::Error> {
     match error {
-        rusqlite::Error::ToSqlConversionFailure(error) => error.downcast_ref(),
+        rusqlite::Error::ToSqlConversionFailure(error) => {
+            error.downcast_ref().map(|ServerError(error)| error)
+        }
         _ => None,
     }
 }
+
+/// An error that shows its cause.
+#[derive(Debug)]
+struct ServerError(postgres::Error);
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&described(&self.0))
+    }
+}
+
+impl Error for ServerError {}
 
 /// What an error is.
 pub(super) fn fault(error: &postgres::Error) -> Fault {
@@ -124,6 +164,9 @@ pub(super) fn fault(error: &postgres::Error) -> Fault {
 
 /// The classes of the errors that pass: of connections, resources, an operator who intervenes, and the system of the server.
 const UNAVAILABLE: [&str; 4] = ["08", "53", "57", "58"];
+
+/// Reads the next rows of a cursor: so many that the way to the server does not count.
+const FETCH: &str = "FETCH 1000 FROM each_row";
 
 /// A connection.
 pub(super) struct Session {
@@ -173,6 +216,22 @@ impl Session {
 
     pub(super) fn execute_batch(&self, texts: &str) -> Result<()> {
         self.run(|client| client.batch_execute(&translation::statement(texts)))
+    }
+
+    /// As of a [`Connection`](super::Connection).
+    pub(super) fn each_row(
+        &self,
+        query: &str,
+        mut read: impl FnMut(&PgRow) -> Result<()>,
+    ) -> Result<()> {
+        self.execute_batch(&format!("DECLARE each_row CURSOR FOR {query}"))?;
+        loop {
+            let rows = self.run(|client| client.query(FETCH, &[]))?;
+            if rows.is_empty() {
+                return self.execute_batch("CLOSE each_row");
+            }
+            rows.iter().try_for_each(&mut read)?;
+        }
     }
 
     pub(super) fn prepare(&self, text: &str) -> Result<Prepared<'_>> {

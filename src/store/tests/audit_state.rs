@@ -29,7 +29,12 @@ impl Merged {
             at: at(10),
             entries_at: at(10),
         };
-        let audit_db = AuditDb::open(stated.folder.path(), known.folder.path(), SOURCE).unwrap();
+        let audit_db = AuditDb::open(
+            stated.folder.path(),
+            &database::place(known.folder.path()),
+            SOURCE,
+        )
+        .unwrap();
         audit_db.merge_known(&[times], wants, |_, _| true).unwrap();
         Self {
             audit_db,
@@ -86,7 +91,9 @@ async fn later_change_in_the_database_replaces_the_statement_of_a_list() {
     assert_eq!(facts(place("unwanted")), (false, true, true));
     assert_eq!(place("stray"), PathState::default());
 
-    let files = KnownFiles::open(world.folder.path()).unwrap().unwrap();
+    let files = KnownFiles::open(&database::place(world.folder.path()))
+        .unwrap()
+        .unwrap();
     let newer = files.of(SOURCE, Some(uri("newer").as_str()), None);
     let newer = newer.unwrap().unwrap();
     assert!(newer.pending && !newer.deleted);
@@ -155,7 +162,9 @@ async fn known_set_begins_with_the_time_of_its_list_unless_there_are_change_list
         let saving = known.store.save_offers(known.set, &offers, None);
         saving.await.unwrap();
         known.list(known.set, 20, Vec::new()).await;
-        let files = KnownFiles::open(known.folder.path()).unwrap().unwrap();
+        let files = KnownFiles::open(&database::place(known.folder.path()))
+            .unwrap()
+            .unwrap();
         let set = files.sets(SOURCE).unwrap().remove(0);
         scratch.store.begin_known_set(set).await.unwrap();
         let set = scratch.store.sets(SOURCE).await.unwrap().remove(0);
@@ -211,8 +220,8 @@ async fn findings_are_read_as_they_were_stored() {
 async fn missing_database_is_no_error_and_a_newer_one_is() {
     let stated = World::new().await;
     let folder = tempfile::tempdir().unwrap();
-    let open = || AuditDb::open(stated.folder.path(), folder.path(), SOURCE);
-    assert!(KnownFiles::open(folder.path()).unwrap().is_none());
+    let open = || AuditDb::open(stated.folder.path(), &folder.path().into(), SOURCE);
+    assert!(KnownFiles::open(&folder.path().into()).unwrap().is_none());
     assert_eq!(open().unwrap().expected().unwrap(), 0);
     let newer = Connection::open(folder.path().join(crate::store::schema::DATABASE)).unwrap();
     newer.pragma_update(None, "user_version", 9999).unwrap();

@@ -16,6 +16,7 @@ use crate::store::sql::Connection;
 use crate::store::tables::tally::{TALLIED, TallyKey};
 use crate::store::tables::values::{DigestList, column};
 use crate::store::tables::{coverage, gap};
+use crate::store::tests::database::place;
 use crate::store::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
 
 type Watch = Box<dyn FnMut(&Snapshot) + Send>;
@@ -198,7 +199,7 @@ impl Observer for CommitHook {
 impl Store {
     /// Opens a database that a test controls.
     pub(crate) fn open_hooked(folder: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::open_observed(folder, Arc::new(CommitHook::default()))
+        Self::open_observed(place(folder), Arc::new(CommitHook::default()))
     }
 
     /// What controls the database.

@@ -6,17 +6,46 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use resourcesync::Capability;
 use resyncd_core::{Channel, HubUri, TopicUri};
-use rusqlite::{Connection, params};
 
 use crate::clock;
+use crate::store::place::StatePlace;
 use crate::store::query_threads::Lane;
 use crate::store::query_threads::tests::OccupiedQueryThreads;
-use crate::store::schema::DATABASE;
+use crate::store::sql::{Connection, params};
 use crate::store::tables::resource_count;
 use crate::store::tables::values::Micros;
+use crate::store::transfer::{Table, tables};
 use crate::store::{
     CallbackKeys, ChannelRecord, DecisionResult, DeletionDecision, SetId, Store, StoreError,
 };
+
+/// The variable that has the URL of a PostgreSQL database, whose state the tests use then: each folder a schema of its own.
+#[cfg(feature = "postgres")]
+const SERVER: &str = "RESYNCD_TEST_POSTGRES";
+
+/// Where a test has its state: in a folder, or in a database on a server.
+#[cfg(feature = "postgres")]
+pub(crate) fn place(folder: &Path) -> StatePlace {
+    use resyncd_fetch::Authorities;
+
+    let Ok(server) = std::env::var(SERVER) else {
+        return folder.into();
+    };
+    let name: String = folder.display().to_string();
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = name.to_lowercase();
+    let place = |url: &str| StatePlace::from(folder).on_server(url, None, &Authorities::default());
+    let all = place(&server).connect().unwrap().unwrap();
+    let make = format!("CREATE SCHEMA IF NOT EXISTS {name}");
+    all.execute_batch(&make).unwrap();
+    place(&format!("{server}?options=-c%20search_path%3D{name}"))
+}
+
+/// Where a test has its state.
+#[cfg(not(feature = "postgres"))]
+pub(crate) fn place(folder: &Path) -> StatePlace {
+    folder.into()
+}
 
 /// The database of a folder.
 pub(crate) struct TestDatabase(Connection);
@@ -24,7 +53,7 @@ pub(crate) struct TestDatabase(Connection);
 impl TestDatabase {
     /// Opens a database that a [`Store`](crate::store::Store) has created. It may be open there as well.
     pub(crate) fn open(folder: &Path) -> Self {
-        Self(Connection::open(folder.join(DATABASE)).unwrap())
+        Self(place(folder).open_for_queries().unwrap())
     }
 
     /// Adds entries to the feed, of updates of one resource that were applied at these times.
@@ -55,28 +84,19 @@ impl TestDatabase {
 
     /// Lets nothing else write until what it returns is dropped.
     pub(crate) fn lock(&self) -> TestLock<'_> {
-        self.0.execute_batch("BEGIN IMMEDIATE").unwrap();
+        self.0.begin().unwrap();
         TestLock(&self.0)
     }
 
     /// Asserts that nothing is left of the only Source but the feed and what its entries name.
     pub(crate) fn assert_source_forgotten(&self) {
-        let mut tables = self
-            .0
-            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            .unwrap();
-        let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        let tables: Vec<String> = tables.map(Result::unwrap).collect();
         let mut checked = 0;
-        for table in tables {
-            let columns: Vec<String> = self
-                .0
-                .prepare(&format!("PRAGMA table_info({table})"))
-                .unwrap()
-                .query_map([], |row| row.get(1))
-                .unwrap()
-                .map(Result::unwrap)
-                .collect();
+        for Table {
+            name: table,
+            columns,
+            ..
+        } in tables().unwrap()
+        {
             let has = |name: &str| columns.iter().any(|column| column == name);
             let concerns = ["source", "set_id", "resource_id", "channel_id", "mirror"];
             if !concerns.iter().any(|name| has(name)) {
@@ -104,7 +124,7 @@ pub(crate) struct TestLock<'a>(&'a Connection);
 
 impl Drop for TestLock<'_> {
     fn drop(&mut self) {
-        self.0.execute_batch("ROLLBACK").unwrap();
+        self.0.roll_back().unwrap();
     }
 }
 

@@ -11,18 +11,21 @@ async fn feed_has_another_id_in_each_database_and_the_same_in_one() {
     assert_eq!(first.len(), 16, "{first}");
     assert!(first.bytes().all(|byte| byte.is_ascii_hexdigit()));
     drop(store);
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open(place(folder.path())).unwrap();
     assert_eq!(store.feed_id(), first);
     drop(store);
     // Set aside.
     let path = folder.path().join(schema::DATABASE);
     std::fs::write(&path, "no database any more".repeat(1000)).unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open(place(folder.path())).unwrap();
     let second = store.feed_id().to_owned();
     drop(store);
     // Lost.
     std::fs::remove_file(&path).unwrap();
-    let third = Store::open(folder.path()).unwrap().feed_id().to_owned();
+    let third = Store::open(place(folder.path()))
+        .unwrap()
+        .feed_id()
+        .to_owned();
     assert_eq!(HashSet::from([first, second, third]).len(), 3);
 }
 
@@ -66,7 +69,7 @@ async fn positions_of_readers_count_for_a_week_also_in_the_next_process() {
     store.note_feed_reader(now, 8);
     assert_eq!(store.feed_read_until(now).await.unwrap(), Some(7));
     drop(store);
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open(place(folder.path())).unwrap();
     for (later, expected) in [(0, Some(7)), (7, Some(7)), (8, Some(9)), (10, None)] {
         let found = store.feed_read_until(now + days(later)).await.unwrap();
         assert_eq!(found, expected, "after {later} days");

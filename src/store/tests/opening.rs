@@ -6,11 +6,11 @@ use crate::store::schema;
 #[tokio::test]
 async fn second_process_is_locked_out() {
     let world = World::new().await;
-    let second = Store::open(world.folder.path());
+    let second = Store::open(place(world.folder.path()));
     assert!(matches!(second, Err(StoreError::Locked(_))));
     let World { folder, store, .. } = world;
     drop(store);
-    assert!(Store::open(folder.path()).is_ok());
+    assert!(Store::open(place(folder.path())).is_ok());
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn schema_of_another_number_is_refused_and_left_alone() {
             .unwrap();
         drop(database);
         let before = std::fs::read(&path).unwrap();
-        let error = Store::open(folder.path()).err().unwrap();
+        let error = Store::open(place(folder.path())).err().unwrap();
         assert_eq!(error.code(), code);
         let advice = ["install that version again", "move the database away"];
         let message = error.to_string();
@@ -62,7 +62,7 @@ async fn damaged_database_is_set_aside() {
             "This was a database once, but it is none any more. ".repeat(100),
         )
         .unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open(place(folder.path())).unwrap();
         assert!(store.sets(SOURCE).await.unwrap().is_empty());
         assert!(
             folder
@@ -81,7 +81,7 @@ async fn damaged_schema_is_set_aside() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[100..4096].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
-    assert!(Store::open(folder.path()).is_ok());
+    assert!(Store::open(place(folder.path())).is_ok());
     assert!(folder.path().join("resyncd.db.damaged-1").exists());
 }
 
@@ -116,7 +116,7 @@ async fn state_is_the_same_after_a_restart() {
         folder, store, set, ..
     } = world;
     drop(store);
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open(place(folder.path())).unwrap();
     assert_eq!(store.progress(set).await.unwrap(), (known, vec![gap]));
     assert_eq!(store.deliveries(set, 0, 10).await.unwrap()[0].body, b"one");
     assert_eq!(begin(&store, "capabilitylist.xml").await, set);
@@ -178,7 +178,7 @@ fn frequent_queries_use_an_index() {
 #[tokio::test]
 async fn write_that_panics_changes_nothing_and_costs_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open(place(folder.path())).unwrap();
     let list = url::Url::parse("https://example.org/set").unwrap();
     let of_panic = list.clone();
     let panicking = store.write::<(), _>(move |tx| {

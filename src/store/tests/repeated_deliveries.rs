@@ -91,7 +91,7 @@ async fn connection_has_no_callback_and_is_the_same_after_a_restart() {
     assert_eq!(subscribed.len(), 1, "it can be ended");
     let World { folder, store, .. } = world;
     drop(store);
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open(place(folder.path())).unwrap();
     let record = store.channel(connection).await.unwrap().unwrap();
     assert_eq!(record.transport, Transport::Websocket);
     assert_eq!(record.topic.as_str(), "wss://example.org/changes");
@@ -125,7 +125,7 @@ async fn same_bytes_are_received_once_by_a_channel() {
         now,
     } = world;
     drop(store);
-    let store = Store::open(folder.path()).unwrap();
+    let store = Store::open(place(folder.path())).unwrap();
     let world = World {
         folder,
         store,

@@ -153,7 +153,7 @@ async fn audit_takes_all_spellings_for_one_resource() {
             entries_at: at(20),
         };
         let folder = world.folder.path();
-        let audit_db = AuditDb::open(stated.folder.path(), folder, SOURCE).unwrap();
+        let audit_db = AuditDb::open(stated.folder.path(), &place(folder), SOURCE).unwrap();
         audit_db
             .merge_known(&[times], |_| true, |_, _| true)
             .unwrap();
@@ -164,7 +164,7 @@ async fn audit_takes_all_spellings_for_one_resource() {
         assert_eq!(expectation.path, "example.org/~a%2F");
         assert_eq!(expectation.uri.as_str(), SPELLINGS[1]);
         assert!(expectation.is_known && !expectation.content.hashes.is_empty());
-        let files = KnownFiles::open(folder).unwrap().unwrap();
+        let files = KnownFiles::open(&place(folder)).unwrap().unwrap();
         assert!(files.of(SOURCE, Some(text), None).unwrap().is_some());
     }
 }

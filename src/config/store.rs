@@ -1,0 +1,84 @@
+//! `[store]`: where the state is, if not in a database in `state_dir`.
+
+use std::fmt;
+use std::path::Path;
+
+use resyncd_fetch::Authorities;
+
+use super::fault::Parsed;
+use super::secret::read_secret;
+use super::table_reader::{Class, TableReader, text};
+use crate::store::StatePlace;
+
+/// The length of the longest password, in bytes.
+const LONGEST: u64 = 1024;
+
+/// `[store]`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// The URL of a database on a PostgreSQL server, without a password; `None`: SQLite's in `state_dir`.
+    pub(crate) url: Option<String>,
+    /// The password for it.
+    pub(crate) password: Option<String>,
+    /// What this machine is called where several work on one database; empty: as the system calls it.
+    pub(crate) node: String,
+}
+
+impl StoreSettings {
+    pub(super) fn read(section: &mut TableReader<'_, '_>) -> Self {
+        let url = section.value("url", Class::Any, text("a URL", parse_url));
+        let password = read_secret(section, "password", LONGEST, |text| {
+            Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+        });
+        let node = section.value("node", Class::Any, text("a string", parse_node));
+        Self {
+            url,
+            password: password.map(|password| password.value),
+            node,
+        }
+    }
+
+    /// The place of a state with these settings.
+    pub(super) fn place(&self, state_dir: &Path, authorities: &Authorities) -> StatePlace {
+        let place = StatePlace::from(state_dir);
+        match &self.url {
+            Some(url) => place.on_server(url, self.password.as_deref(), authorities),
+            None => place,
+        }
+    }
+}
+
+impl fmt::Debug for StoreSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreSettings(…)")
+    }
+}
+
+/// The URL of a database; `None`: an empty text.
+fn parse_url(text: &str) -> Parsed<Option<String>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let has_scheme = text.starts_with("postgres://") || text.starts_with("postgresql://");
+    if !has_scheme || text.contains("${") {
+        return Err(
+            reason!("bad-store": "not the URL of a database on a PostgreSQL server, such as postgres://resyncd@db.example.net/resyncd"),
+        );
+    }
+    if !cfg!(feature = "postgres") {
+        return Err(reason!("no-postgres":
+            "the state is in a PostgreSQL database, and this program was built without them"));
+    }
+    StatePlace::check_url(text).map_err(|error| reason!("bad-store": "{error}"))?;
+    Ok(Some(text.to_owned()))
+}
+
+fn parse_node(text: &str) -> Parsed<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.len() > 64 || !text.chars().all(is_part) {
+        return Err(
+            reason!("out-of-range": "{text:?} is no name of up to 64 letters, digits and `-_.`"),
+        );
+    }
+    Ok(text.to_owned())
+}
