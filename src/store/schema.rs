@@ -14,6 +14,7 @@ use super::error::StoreError;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
 use super::sql::{OptionalExtension, translation};
+use super::tables::feed;
 
 /// The database's name in its folder.
 pub(super) const DATABASE: &str = "resyncd.db";
@@ -30,7 +31,7 @@ const FLIPPED: usize = 4;
 pub(super) const TABLES: &str = include_str!("schema/tables.sql");
 
 /// The number of the schema, stored as `PRAGMA user_version`: another one with each change of `tables.sql`.
-const NUMBER: i64 = 65;
+const NUMBER: i64 = 66;
 
 /// Opens SQLite's database; a new one gets its schema.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
@@ -54,9 +55,12 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         corruption::check(&connection)?;
     }
     if !has_schema {
-        connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {NUMBER}; COMMIT;"
-        ))?;
+        let connection = Connection::from(connection);
+        let made = connection.transaction()?;
+        made.execute_batch(&format!("{TABLES} PRAGMA user_version = {NUMBER};"))?;
+        feed::begin(&made)?;
+        made.commit()?;
+        return Ok(connection);
     }
     Ok(connection.into())
 }
@@ -201,6 +205,7 @@ pub(super) fn prepare(connection: Connection, path: &Path) -> Result<Connection,
         None => {
             transaction.execute_batch(&translation::schema(TABLES))?;
             transaction.execute("INSERT INTO schema_number VALUES (?1)", [NUMBER])?;
+            feed::begin(&transaction)?;
         }
         Some(NUMBER) => {}
         Some(found) => {

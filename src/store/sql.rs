@@ -188,11 +188,6 @@ impl Connection {
         }
     }
 
-    pub(crate) fn last_insert_rowid(&self) -> i64 {
-        self.sqlite()
-            .map_or(0, rusqlite::Connection::last_insert_rowid)
-    }
-
     /// How many rows were changed by this connection.
     pub(crate) fn total_changes(&self) -> u64 {
         match &self.0 {

@@ -190,8 +190,8 @@ CREATE TABLE resource (
     set_id INTEGER NOT NULL REFERENCES source_set (id),
     path TEXT,
     length INTEGER,
-    media_type TEXT,
-    hashes TEXT NOT NULL DEFAULT '',
+    media_type BLOB,
+    hashes BLOB NOT NULL DEFAULT '',
     lastmod INTEGER,
     changed_at INTEGER,
     change TEXT,
@@ -199,8 +199,8 @@ CREATE TABLE resource (
     deleted INTEGER NOT NULL DEFAULT 0,
     next_version INTEGER NOT NULL DEFAULT 0,
     served_by TEXT,
-    etag TEXT,
-    last_modified TEXT,
+    etag BLOB,
+    last_modified BLOB,
     links TEXT,
     encoding TEXT,
     doubted INTEGER NOT NULL DEFAULT 0,
@@ -387,7 +387,7 @@ INSERT INTO last_hold VALUES (1, 1);
 -- The feed, and those who read it.
 
 CREATE TABLE feed (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq INTEGER PRIMARY KEY,
     applied_at INTEGER NOT NULL,
     set_id INTEGER NOT NULL REFERENCES source_set (id),
     resource_id INTEGER NOT NULL,
@@ -405,7 +405,13 @@ CREATE TABLE feed_id (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     feed TEXT NOT NULL
 );
-INSERT INTO feed_id VALUES (1, lower(hex(randomblob(8))));
+
+-- The greatest number that was used. Where several write, it is the row that puts their commits in the order of the numbers.
+CREATE TABLE feed_number (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    last INTEGER NOT NULL
+);
+INSERT INTO feed_number VALUES (1, 0);
 
 CREATE TABLE feed_floor (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -8,8 +8,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::{self, Display};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::thread;
 use std::vec::IntoIter;
 
 pub(super) use postgres::Row as PgRow;
@@ -22,6 +24,7 @@ use postgres::{Client, Config, NoTls};
 use resyncd_fetch::Authorities;
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use rusqlite::{Result, ToSql};
+use tokio::runtime::Handle;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Fault, password_file, translation};
@@ -87,22 +90,24 @@ impl Server {
     }
 
     fn connect(&self) -> Result<Client> {
-        let client = match &self.authorities {
-            Some(authorities) => {
-                let tls = resyncd_fetch::tls(authorities)
-                    .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-                let mut config = self.config.clone();
-                config.ssl_mode(SslMode::Require);
-                config.connect(MakeRustlsConnect::new(tls))
-            }
-            None => self.config.connect(NoTls),
-        };
-        client.map_err(failed)
+        blocking(|| {
+            let client = match &self.authorities {
+                Some(authorities) => {
+                    let tls = resyncd_fetch::tls(authorities)
+                        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+                    let mut config = self.config.clone();
+                    config.ssl_mode(SslMode::Require);
+                    config.connect(MakeRustlsConnect::new(tls))
+                }
+                None => self.config.connect(NoTls),
+            };
+            client.map_err(failed)
+        })
     }
 
     pub(crate) fn open(&self) -> Result<super::Connection> {
         let session = Session {
-            client: RefCell::new(self.connect()?),
+            client: RefCell::new(Some(self.connect()?)),
             server: self.clone(),
             prepared: RefCell::default(),
             has_transaction: Cell::new(false),
@@ -168,10 +173,27 @@ const UNAVAILABLE: [&str; 4] = ["08", "53", "57", "58"];
 /// Reads the next rows of a cursor: so many that the way to the server does not count.
 const FETCH: &str = "FETCH 1000 FROM each_row";
 
+/// Runs what blocks until the server has answered. A thread of the runtime must not be blocked by its client.
+fn blocking<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    if Handle::try_current().is_err() {
+        return work();
+    }
+    let worked = thread::scope(|scope| scope.spawn(work).join());
+    worked.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let client = self.client.take();
+        blocking(|| drop(client));
+    }
+}
+
 /// A connection.
 pub(super) struct Session {
     server: Server,
-    client: RefCell<Client>,
+    /// There is one until this is dropped.
+    client: RefCell<Option<Client>>,
     /// The statements of the connection, by their texts.
     prepared: RefCell<HashMap<String, postgres::Statement>>,
     has_transaction: Cell<bool>,
@@ -181,23 +203,32 @@ pub(super) struct Session {
 impl Session {
     fn run<T>(
         &self,
-        run: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error>,
-    ) -> Result<T> {
+        run: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error> + Send,
+    ) -> Result<T>
+    where
+        T: Send,
+    {
         let mut client = self.client.borrow_mut();
-        let done = run(&mut client);
+        let client = client.as_mut().ok_or(rusqlite::Error::InvalidQuery)?;
+        let done = blocking(|| run(client));
         if done.is_err() && client.is_closed() {
             self.has_transaction.set(false);
         }
         done.map_err(failed)
     }
 
+    fn is_closed(&self) -> bool {
+        self.client.borrow().as_ref().is_none_or(Client::is_closed)
+    }
+
     /// Begins a transaction. A server that was restarted since the last one has ended the connection.
     pub(super) fn begin(&self, text: &str) -> Result<()> {
         let begun = self.run(|client| client.batch_execute(text));
-        if begun.is_err() && self.client.borrow().is_closed() {
+        if begun.is_err() && self.is_closed() {
             let client = self.server.connect()?;
             self.prepared.borrow_mut().clear();
-            self.client.replace(client);
+            let former = self.client.replace(Some(client));
+            blocking(|| drop(former));
             self.run(|client| client.batch_execute(text))?;
         } else {
             begun?;
@@ -325,6 +356,22 @@ impl Fetched {
     }
 }
 
+/// A column of bytes has texts as well, as those of SQLite do: with this mark and [`TEXT`] before them. Bytes that begin with the mark have
+/// it and [`BLOB`] before them.
+const MARK: u8 = 0xff;
+const TEXT: u8 = b't';
+const BLOB: u8 = b'b';
+
+fn marked(
+    kind: u8,
+    bytes: &[u8],
+    out: &mut BytesMut,
+) -> std::result::Result<IsNull, Box<dyn Error + Sync + Send>> {
+    out.extend_from_slice(&[MARK, kind]);
+    out.extend_from_slice(bytes);
+    Ok(IsNull::No)
+}
+
 /// A value for a statement.
 #[derive(Debug)]
 struct Value<'a>(ToSqlOutput<'a>);
@@ -352,6 +399,8 @@ impl PgToSql for Value<'_> {
                 _ => PgToSql::to_sql(&number, kind, out),
             },
             ValueRef::Real(number) => PgToSql::to_sql(&number, kind, out),
+            ValueRef::Text(bytes) if *kind == Type::BYTEA => marked(TEXT, bytes, out),
+            ValueRef::Blob(bytes) if bytes.first() == Some(&MARK) => marked(BLOB, bytes, out),
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => PgToSql::to_sql(&bytes, kind, out),
         }
     }
@@ -376,7 +425,11 @@ impl<'a> PgFromSql<'a> for Found<'a> {
             Type::INT2 => ValueRef::Integer(i16::from_sql(kind, raw)?.into()),
             Type::INT4 => ValueRef::Integer(i32::from_sql(kind, raw)?.into()),
             Type::INT8 => ValueRef::Integer(i64::from_sql(kind, raw)?),
-            Type::BYTEA => ValueRef::Blob(raw),
+            Type::BYTEA => match raw {
+                [MARK, TEXT, text @ ..] => ValueRef::Text(text),
+                [MARK, BLOB, bytes @ ..] => ValueRef::Blob(bytes),
+                _ => ValueRef::Blob(raw),
+            },
             _ => ValueRef::Text(raw),
         }))
     }

@@ -277,12 +277,12 @@ pub(crate) struct NewChannel<'a> {
 
 pub(crate) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result<ChannelId> {
     let channel = new.channel;
-    sql.prepare_cached(
+    let mut insert = sql.prepare_cached(
         "INSERT INTO channel (set_id, kind, topic, subscribed_topic, advertised_hubs, known_hubs, token, secret,
                               state, failures, former_of, transport)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-    )?
-    .execute(params![
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING id",
+    )?;
+    let values = params![
         new.set,
         Column(new.kind),
         Column(&channel.topic),
@@ -295,8 +295,8 @@ pub(crate) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result<ChannelId
         channel.lease.failures,
         new.former_of,
         Column(&channel.transport),
-    ])?;
-    let id = ChannelId(sql.last_insert_rowid());
+    ];
+    let id = insert.query_row(values, |row| row.get(0))?;
     save(sql, id, channel)?;
     Ok(id)
 }
@@ -564,7 +564,7 @@ pub(crate) fn count_processed(
 /// Records that a delivery was accepted: the hub works.
 fn note_working(sql: &Connection, id: ChannelId) -> Result<()> {
     let note = "UPDATE channel SET fault = NULL, fault_at = NULL, silences = 0, working_hub = COALESCE(own_hub, hub)
-         WHERE id = ?1 AND (fault IS NOT NULL OR silences > 0 OR working_hub IS NOT COALESCE(own_hub, hub))";
+         WHERE id = ?1 AND (fault IS NOT NULL OR silences > 0 OR working_hub IS DISTINCT FROM COALESCE(own_hub, hub))";
     update(sql, note, [id])
 }
 

@@ -9,8 +9,9 @@ use crate::store::ids::ResourceId;
 /// Records that the task of a resource is about to be dropped, unless it was given up and is not due: then it is not being executed.
 pub(crate) fn insert(sql: &Connection, resource: ResourceId, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
-        "INSERT OR IGNORE INTO dropped_task (resource_id)
-         SELECT resource_id FROM task WHERE resource_id = ?1 AND (state NOT IN ('failed', 'unavailable') OR not_before <= ?2)",
+        "INSERT INTO dropped_task (resource_id)
+         SELECT resource_id FROM task WHERE resource_id = ?1 AND (state NOT IN ('failed', 'unavailable') OR not_before <= ?2)
+         ON CONFLICT DO NOTHING",
     )?
     .execute(params![resource, Micros(now)])
     .map(drop)

@@ -10,6 +10,7 @@ use resyncd_core::ResourceUri;
 use super::identity::Identity;
 use super::values::{Column, Count, LinkList, Micros, column};
 use super::{mirrored_path, published_set};
+use crate::random::hex_name;
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::unreadable::UnreadableRows;
@@ -182,8 +183,8 @@ pub(crate) fn newest(
 ) -> Result<Vec<FeedEntry>> {
     // The rows of the URI are found once: most entries are left out before the rows of their resources are read.
     let mut entries = sql.prepare_cached(&format!(
-        "SELECT {ENTRIES} WHERE seq >= ?1 AND seq < ?2 AND (?3 IS NULL OR source_set.source = ?3)
-           AND (?4 IS NULL OR removed_resource.identity = ?4 OR feed.resource_id IN (
+        "SELECT {ENTRIES} WHERE seq >= ?1 AND seq < ?2 AND (CAST(?3 AS TEXT) IS NULL OR source_set.source = ?3)
+           AND (CAST(?4 AS TEXT) IS NULL OR removed_resource.identity = ?4 OR feed.resource_id IN (
                SELECT id FROM resource WHERE source IN (SELECT DISTINCT source FROM source_set) AND identity = ?4))
            AND feed.change <> ?5
          ORDER BY seq DESC"
@@ -216,13 +217,21 @@ pub(crate) fn id(sql: &Connection) -> Result<String> {
     sql.query_row("SELECT feed FROM feed_id", [], |row| row.get(0))
 }
 
+/// Begins a feed, or makes it another one: positions are those of one id.
+pub(crate) fn begin(sql: &Connection) -> Result<()> {
+    let id =
+        hex_name(8).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    sql.execute(
+        "INSERT INTO feed_id (id, feed) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET feed = excluded.feed",
+        [id],
+    )
+    .map(drop)
+}
+
 /// The greatest number that was used, also if its entry was removed; 0: none was.
 pub(crate) fn last_number(sql: &Connection) -> Result<i64> {
-    let last = sql
-        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'feed'")?
+    sql.prepare_cached("SELECT last FROM feed_number")?
         .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(last.unwrap_or(0))
 }
 
 /// How many entries follow that number. Numbers are not counted: a copy of a database begins with others.
@@ -270,7 +279,7 @@ pub(crate) fn trim(sql: &Connection, last: i64) -> Result<()> {
     }
     sql.execute("DELETE FROM feed WHERE seq <= ?1", [last])?;
     sql.execute(
-        "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(last, ?1)",
+        "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(feed_trim.last, excluded.last)",
         [last],
     )
     .map(drop)
@@ -313,28 +322,17 @@ pub(crate) fn remove_superseded(sql: &Connection, seq: i64) -> Result<()> {
 /// Starts the numbers of a new database at the time in microseconds. So none of them was used by the database before it,
 /// because no entry takes less than a microsecond, and a reader that has its old position misses nothing.
 pub(crate) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
-    sql.execute(
-        "INSERT INTO sqlite_sequence (name, seq) VALUES ('feed', ?1)",
-        [Micros(now)],
-    )?;
-    Ok(())
+    sql.execute("UPDATE feed_number SET last = MAX(last, ?1)", [Micros(now)])
+        .map(drop)
 }
 
 /// Makes the feed of a copy another one: it has another id, and its numbers start at the time in microseconds, as those of
 /// [`start_numbers`].
 pub(crate) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
-    sql.execute("UPDATE feed_id SET feed = lower(hex(randomblob(8)))", [])?;
+    begin(sql)?;
     // What was published after the copy was made is not in it: published changes begin anew where it is used.
     published_set::delete_all(sql)?;
-    let last = Micros(now);
-    let changed = sql.execute(
-        "UPDATE sqlite_sequence SET seq = MAX(seq, ?1) WHERE name = 'feed'",
-        params![last],
-    )?;
-    match changed {
-        0 => start_numbers(sql, now),
-        _ => Ok(()),
-    }
+    start_numbers(sql, now)
 }
 
 /// An entry that has no number yet.
@@ -541,12 +539,17 @@ pub(crate) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
             origin.push_str(suffix);
         }
     }
+    let at = next_time(sql, entry.applied_at)?;
+    let seq = sql
+        .prepare_cached("UPDATE feed_number SET last = last + 1 RETURNING last")?
+        .query_row([], |row| row.get(0))?;
     sql.prepare_cached(
-        "INSERT INTO feed (applied_at, set_id, change, path, length, changed_at, origin, links, resource_id)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO feed (seq, applied_at, set_id, change, path, length, changed_at, origin, links, resource_id)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?
     .execute(params![
-        Micros(next_time(sql, entry.applied_at)?),
+        seq,
+        Micros(at),
         entry.set,
         abbreviated(CHANGES, entry.change),
         mirrored_path::stored(entry.path, entry.uri).unwrap_or(PLAIN),
@@ -556,5 +559,5 @@ pub(crate) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
         LinkList(links),
         entry.resource,
     ])?;
-    Ok(sql.last_insert_rowid())
+    Ok(seq)
 }

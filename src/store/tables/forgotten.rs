@@ -150,7 +150,7 @@ pub(crate) fn resources_of_former(
         "SELECT resource.id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
          WHERE member.set_id = ?1 AND member.resource_id > ?3 AND applied_at IS NOT NULL AND deleted = 0
            AND NOT EXISTS (SELECT 1 FROM member AS other WHERE other.resource_id = member.resource_id
-                           AND other.set_id NOT IN (SELECT value FROM json_each(?2)))
+                           AND CAST(other.set_id AS TEXT) NOT IN (SELECT CAST(value AS TEXT) FROM json_each(CAST(?2 AS TEXT))))
          ORDER BY member.resource_id LIMIT ?4",
     )?
     .query_map(params![set, former, after, Count::of_rows(most)], |row| {

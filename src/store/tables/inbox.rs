@@ -77,16 +77,13 @@ pub(crate) fn insert(
     hub: Option<&str>,
 ) -> Result<i64> {
     sql.prepare_cached(
-        "INSERT INTO inbox (channel_id, received_at, body, stated_topic, hub) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO inbox (channel_id, received_at, body, stated_topic, hub) VALUES (?1, ?2, ?3, ?4, ?5)
+         RETURNING id",
     )?
-    .execute(params![
-        channel,
-        Micros(received_at),
-        body,
-        stated_topic.map(Column),
-        hub,
-    ])?;
-    Ok(sql.last_insert_rowid())
+    .query_row(
+        params![channel, Micros(received_at), body, stated_topic.map(Column), hub],
+        |row| row.get(0),
+    )
 }
 
 /// The next deliveries of a set after that id, in the order of arrival.

@@ -27,9 +27,8 @@ pub(crate) fn set_id(sql: &Connection, source: &str, id: &str) -> Result<()> {
 
 /// Forgets the folders of versions of a Source.
 pub(crate) fn remove_versions(sql: &Connection, source: &str) -> Result<()> {
-    // The label of a Source has no special character of a pattern.
     sql.execute(
-        "DELETE FROM mirror WHERE source GLOB ?1 || '/versions:*'",
+        "DELETE FROM mirror WHERE source > ?1 || '/versions:' AND source < ?1 || '/versions;'",
         [source],
     )
     .map(drop)

@@ -7,8 +7,10 @@ use crate::store::sql::{Connection, Result, params};
 use crate::store::ids::SetId;
 
 pub(crate) fn insert(sql: &Connection, set: SetId, name: &str) -> Result<()> {
-    sql.prepare_cached("INSERT OR IGNORE INTO package_file (set_id, name) VALUES (?1, ?2)")?
-        .execute(params![set, name])?;
+    sql.prepare_cached(
+        "INSERT INTO package_file (set_id, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![set, name])?;
     Ok(())
 }
 

@@ -124,7 +124,7 @@ pub(crate) fn end(
 ) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET filter = ?2, stated_at = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7, page_newest = ?8,
-                misdated = misdated AND stated_at IS ?3, seen = (SELECT generation FROM source_set WHERE id = part.set_id),
+                misdated = CASE WHEN stated_at IS NOT DISTINCT FROM ?3 THEN misdated ELSE 0 END, seen = (SELECT generation FROM source_set WHERE id = part.set_id),
                 names = ?9 WHERE id = ?1",
     )?
     .execute(params![
@@ -145,8 +145,8 @@ pub(crate) fn end(
 pub(crate) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<Named> {
     sql.prepare_cached(
         "UPDATE part SET seen = (SELECT generation FROM source_set WHERE id = part.set_id),
-                misdated = misdated AND (?2 IS NULL OR stated_at IS ?3),
-                stated_at = CASE WHEN ?2 IS NULL THEN stated_at ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
+                misdated = CASE WHEN CAST(?2 AS BIGINT) IS NULL OR stated_at IS NOT DISTINCT FROM ?3 THEN misdated ELSE 0 END,
+                stated_at = CASE WHEN CAST(?2 AS BIGINT) IS NULL THEN stated_at ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
          WHERE id = ?1 RETURNING names",
     )?
     .query_row(
@@ -220,7 +220,7 @@ pub(crate) fn any_unproven(
 ) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM part WHERE set_id = ?1
-         AND ((filter IS NOT ?2 AND (doubted = 0 OR filter IS NULL)) OR (stated_at IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
+         AND ((filter IS DISTINCT FROM ?2 AND (doubted = 0 OR filter IS NULL)) OR (stated_at IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
     )?
     .exists(params![
         set,
@@ -233,7 +233,7 @@ pub(crate) fn any_unproven(
 /// Whether a part is incomplete or was read with another filter.
 pub(crate) fn any_incomplete(sql: &Connection, set: SetId, filter: &str) -> Result<bool> {
     sql.prepare_cached(
-        "SELECT 1 FROM part WHERE set_id = ?1 AND filter IS NOT ?2 AND (doubted = 0 OR filter IS NULL)",
+        "SELECT 1 FROM part WHERE set_id = ?1 AND filter IS DISTINCT FROM ?2 AND (doubted = 0 OR filter IS NULL)",
     )?
     .exists(params![set, filter])
 }
@@ -241,7 +241,7 @@ pub(crate) fn any_incomplete(sql: &Connection, set: SetId, filter: &str) -> Resu
 /// Marks the parts as incomplete that were read with another filter; `None`: all of them.
 pub(crate) fn invalidate(sql: &Connection, set: SetId, except_filter: Option<&str>) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE part SET filter = NULL WHERE set_id = ?1 AND filter IS NOT NULL AND filter IS NOT ?2",
+        "UPDATE part SET filter = NULL WHERE set_id = ?1 AND filter IS NOT NULL AND filter IS DISTINCT FROM ?2",
     )?
     .execute(params![set, except_filter])?;
     Ok(())

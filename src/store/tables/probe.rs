@@ -2,13 +2,13 @@
 
 use crate::store::sql::{Connection, Result};
 
-use super::values::Count;
-
 /// Writes so many bytes, which no file system can compress.
 pub(crate) fn fill(sql: &Connection, bytes: u64) -> Result<()> {
+    let mut random = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+    fastrand::fill(&mut random);
     sql.execute(
-        "INSERT OR REPLACE INTO probe (id, bytes) VALUES (1, randomblob(?1))",
-        [Count(bytes)],
+        "INSERT INTO probe (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET bytes = excluded.bytes",
+        [random],
     )
     .map(drop)
 }

@@ -27,7 +27,7 @@ pub(crate) fn delete_outside(
 ) -> Result<()> {
     sql.prepare_cached(
         "DELETE FROM loss WHERE set_id = ?1
-             AND let_go_at NOT BETWEEN CASE unconfirmed WHEN 0 THEN ?2 ELSE ?4 END AND ?3",
+             AND let_go_at NOT BETWEEN CASE unconfirmed WHEN 0 THEN CAST(?2 AS BIGINT) ELSE CAST(?4 AS BIGINT) END AND ?3",
     )?
     .execute(params![
         set,
@@ -68,7 +68,7 @@ pub(crate) fn estimate(
 /// are few: more would have been held back.
 pub(crate) fn count(sql: &Connection, set: SetId, since: DateTime<Utc>) -> Result<RecentDeletions> {
     sql.prepare_cached(
-        "SELECT COUNT(*), COALESCE(SUM(resource.deleted), 0)
+        "SELECT COUNT(*), CAST(COALESCE(SUM(resource.deleted), 0) AS BIGINT)
          FROM loss JOIN resource ON resource.id = loss.resource_id
          WHERE loss.set_id = ?1 AND loss.let_go_at >= ?2 AND (resource.deleted = 1 OR EXISTS (
              SELECT 1 FROM task WHERE task.resource_id = loss.resource_id AND task.kind = 'deleted')
@@ -85,14 +85,19 @@ pub(crate) fn count(sql: &Connection, set: SetId, since: DateTime<Utc>) -> Resul
     })
 }
 
+/// What an insertion does with the row of a resource that is there.
+const REPLACE: &str = "ON CONFLICT (resource_id) DO UPDATE SET set_id = excluded.set_id, let_go_at = excluded.let_go_at,
+    unconfirmed = excluded.unconfirmed";
+
 /// Inserts the undecided deletions of resources that the mirror has.
 pub(crate) fn insert_undecided(sql: &Connection, set: SetId, now: DateTime<Utc>) -> Result<()> {
-    sql.prepare_cached(
-        "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
+    sql.prepare_cached(&format!(
+        "INSERT INTO loss (resource_id, set_id, let_go_at, unconfirmed)
          SELECT task.resource_id, task.set_id, ?2, task.unconfirmed FROM task JOIN resource ON resource.id = task.resource_id
          WHERE task.set_id = ?1 AND task.state = 'undecided' AND task.kind = 'deleted'
-           AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
-    )?
+           AND resource.applied_at IS NOT NULL AND resource.deleted = 0
+         {REPLACE}"
+    ))?
     .execute(params![set, Micros(now)])?;
     Ok(())
 }
@@ -104,12 +109,12 @@ pub(crate) fn insert_dependent(sql: &Connection, set: SetId, now: DateTime<Utc>)
     }
     let goes = linked::deleted_with_owners("?1", "'undecided', 'ready', 'failed'");
     sql.prepare_cached(&format!(
-        "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
+        "INSERT INTO loss (resource_id, set_id, let_go_at, unconfirmed)
          SELECT linked.resource_id, ?1, ?2, MAX(task.unconfirmed)
          FROM task CROSS JOIN linked ON linked.owner_id = task.resource_id AND linked.set_id = ?1
          CROSS JOIN resource ON resource.id = linked.resource_id
          WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state = 'undecided' AND {goes}
-         GROUP BY linked.resource_id"
+         GROUP BY linked.resource_id {REPLACE}"
     ))?
     .execute(params![set, Micros(now)])
     .map(drop)

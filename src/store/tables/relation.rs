@@ -117,7 +117,7 @@ pub(crate) fn set_selection_state(
         sql.prepare_cached(
             "INSERT INTO standing (resource_id, selection, lacks, gives) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (resource_id) DO UPDATE SET selection = ?2, lacks = ?3, gives = ?4
-             WHERE selection <> ?2 OR lacks <> ?3 OR gives <> ?4",
+             WHERE standing.selection <> ?2 OR standing.lacks <> ?3 OR standing.gives <> ?4",
         )?
         .execute(params![
             id,
@@ -212,7 +212,7 @@ pub(crate) fn unselected_of(
         }
     }
     let mut naming = sql.prepare_cached(&format!(
-        "SELECT {UNSELECTED} WHERE +resource.source = ?1 AND selection = ?2 AND resource.id IN (SELECT resource_id FROM relation WHERE target = ?3 AND kind = ?4) LIMIT ?5"
+        "SELECT {UNSELECTED} WHERE resource.source || '' = ?1 AND selection = ?2 AND resource.id IN (SELECT resource_id FROM relation WHERE target = ?3 AND kind = ?4) LIMIT ?5"
     ))?;
     let naming = naming.query_map(
         params![

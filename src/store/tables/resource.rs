@@ -31,7 +31,7 @@ use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
-pub(crate) const IS_DOUBTED: &str = "(resource.doubted OR (resource.applied_at IS NULL
+pub(crate) const IS_DOUBTED: &str = "(resource.doubted = 1 OR (resource.applied_at IS NULL
     AND resource.id <= COALESCE((SELECT unrecorded_until FROM session WHERE session.id = 1), 0)))";
 
 /// A resource for display.
@@ -259,9 +259,11 @@ pub(crate) fn state_of(
     id: ResourceId,
     set: SetId,
 ) -> Result<Option<ResourceState>> {
-    sql.prepare_cached(&state_query("resource.id = ?1 AND ?2 IS NULL"))?
-        .query_row(params![id, Null, set], read_state)
-        .optional()
+    sql.prepare_cached(&state_query(
+        "resource.id = ?1 AND CAST(?2 AS TEXT) IS NULL",
+    ))?
+    .query_row(params![id, Null, set], read_state)
+    .optional()
 }
 
 /// The query of the states of resources, prepared once for the entries of a document.
@@ -367,16 +369,12 @@ pub(crate) fn insert(
     path: &str,
 ) -> Result<ResourceId> {
     sql.prepare_cached(
-        "INSERT INTO resource (source, identity, spelling, set_id, path) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO resource (source, identity, spelling, set_id, path) VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id",
     )?
-    .execute(params![
-        source,
-        Identity(uri),
-        spelling(uri),
-        set,
-        mirrored_path::stored(path, uri)
-    ])?;
-    Ok(ResourceId(sql.last_insert_rowid()))
+    .query_row(
+        params![source, Identity(uri), spelling(uri), set, mirrored_path::stored(path, uri)],
+        |row| row.get(0),
+    )
 }
 
 /// Removes a resource and what depends on it. Its URI moves to `removed_resource` if the feed may name it.
@@ -495,7 +493,7 @@ pub(crate) fn set_links(
 ) -> Result<Option<Relinked>> {
     let relinked = sql
         .prepare_cached(
-            "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2
+            "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS DISTINCT FROM ?2
              RETURNING applied_at IS NOT NULL, path, uri, length",
         )?
         .query_row(params![id, LinkList(links)], |row| {
@@ -515,7 +513,7 @@ pub(crate) fn set_links(
 /// Whether the mirror has a file of a resource with other links than these.
 pub(crate) fn has_other_links(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<bool> {
     sql.prepare_cached(
-        "SELECT 1 FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0 AND links IS NOT ?2",
+        "SELECT 1 FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0 AND links IS DISTINCT FROM ?2",
     )?
     .exists(params![id, LinkList(links)])
 }
@@ -627,14 +625,14 @@ pub(crate) fn publish(
     let store = |place: &str, condition: &str| {
         sql.prepare_cached(&format!(
             "UPDATE resource SET {place} length = ?4, hashes = ?6,
-             media_type = COALESCE(?5, CASE ?11 WHEN 0 THEN media_type END),
-             encoding = COALESCE(?16, CASE ?11 WHEN 0 THEN encoding END),
-             lastmod = COALESCE(?7, CASE ?11 WHEN 0 THEN lastmod END),
-             served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
-             etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
-             last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
+             media_type = COALESCE(?5, CASE WHEN NOT ?11 THEN media_type END),
+             encoding = COALESCE(?16, CASE WHEN NOT ?11 THEN encoding END),
+             lastmod = COALESCE(?7, CASE WHEN NOT ?11 THEN lastmod END),
+             served_by = CASE WHEN ?11 OR CAST(?12 AS TEXT) IS NOT NULL THEN ?12 ELSE served_by END,
+             etag = CASE WHEN ?11 OR CAST(?12 AS TEXT) IS NOT NULL THEN ?13 ELSE etag END,
+             last_modified = CASE WHEN ?11 OR CAST(?12 AS TEXT) IS NOT NULL THEN ?14 ELSE last_modified END,
              links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = CASE WHEN ?17 THEN change ELSE ?10 END, deleted = 0, doubted = 0, voice = ?20,
-             fetched = ?18, answer = 'served', answered = ?18, verified = CASE WHEN ?19 OR ?11 THEN ?19 ELSE verified END
+             fetched = ?18, answer = 'served', answered = ?18, verified = CASE WHEN ?19 THEN 1 WHEN ?11 THEN 0 ELSE verified END
              WHERE id = ?1 {condition}"
         ))?
         .execute(params![
@@ -661,7 +659,7 @@ pub(crate) fn publish(
         ])
     };
     // Nearly every file is where its row has it. An update that names the path writes its index anew, also with the same path.
-    if store("", "AND set_id = ?2 AND path IS ?3")? == 0 {
+    if store("", "AND set_id = ?2 AND path IS NOT DISTINCT FROM ?3")? == 0 {
         store("set_id = ?2, path = ?3,", "")?;
     }
     Ok(())
@@ -817,7 +815,7 @@ pub struct FolderEntry {
     pub inode: Option<u64>,
 }
 
-const FOLDER_ENTRY: &str = "resource.id AS id, uri, path, CASE WHEN deleted THEN NULL ELSE length END AS length, hashes, lastmod, etag";
+const FOLDER_ENTRY: &str = "resource.id AS id, uri, path, CASE WHEN deleted = 1 THEN NULL ELSE length END AS length, hashes, lastmod, etag";
 
 impl FolderEntry {
     fn from_row(row: &Row<'_>) -> Result<Self> {
@@ -905,7 +903,7 @@ pub(crate) fn adopt(
     sql.prepare_cached(
         "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
              changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL,
-             doubted = 0, voice = 0, fetched = ?9, verified = 1, set_id = CASE WHEN applied_at IS NULL OR deleted THEN ?10 ELSE set_id END
+             doubted = 0, voice = 0, fetched = ?9, verified = 1, set_id = CASE WHEN applied_at IS NULL OR deleted = 1 THEN ?10 ELSE set_id END
          WHERE id = ?1",
     )?
     .execute(params![

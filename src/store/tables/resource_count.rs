@@ -7,7 +7,7 @@ use super::values::Count;
 /// Stores how many resources a Source may have; `None`: any number.
 pub(crate) fn set_limit(sql: &Connection, most: Option<u64>) -> Result<()> {
     sql.execute(
-        "UPDATE resource_limit SET most = ?1 WHERE most IS NOT ?1",
+        "UPDATE resource_limit SET most = ?1 WHERE most IS DISTINCT FROM ?1",
         [most.map(Count)],
     )
     .map(drop)
@@ -18,8 +18,8 @@ pub(crate) fn admit(sql: &Connection, source: &str) -> Result<bool> {
     let counted = sql
         .prepare_cached(
             "INSERT INTO resource_count (source, resources) SELECT ?1, 1 FROM resource_limit WHERE most IS NULL OR most > 0
-             ON CONFLICT (source) DO UPDATE SET resources = resources + 1
-             WHERE resources < COALESCE((SELECT most FROM resource_limit), resources + 1)",
+             ON CONFLICT (source) DO UPDATE SET resources = resource_count.resources + 1
+             WHERE resource_count.resources < COALESCE((SELECT most FROM resource_limit), resource_count.resources + 1)",
         )?
         .execute([source])?;
     Ok(counted == 1)

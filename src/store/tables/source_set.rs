@@ -210,7 +210,7 @@ pub(crate) fn followed(sql: &Connection, source: &str) -> Result<Vec<SetRecord>>
 /// The Sources that have sets, followed or not; or only this one, if it has any.
 pub(crate) fn sources(sql: &Connection, source: Option<&str>) -> Result<Vec<String>> {
     sql.prepare_cached(
-        "SELECT DISTINCT source FROM source_set WHERE ?1 IS NULL OR source = ?1 ORDER BY source",
+        "SELECT DISTINCT source FROM source_set WHERE CAST(?1 AS TEXT) IS NULL OR source = ?1 ORDER BY source",
     )?
     .query_map([source], |row| row.get(0))?
     .collect()
@@ -223,7 +223,7 @@ pub(crate) fn of_list(
     source: Option<&str>,
 ) -> Result<Vec<SetId>> {
     sql.prepare_cached(
-        "SELECT id FROM source_set WHERE capability_list = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY id",
+        "SELECT id FROM source_set WHERE capability_list = ?1 AND (CAST(?2 AS TEXT) IS NULL OR source = ?2) ORDER BY id",
     )?
     .query_map(params![capability_list, source], |row| row.get(0))?
     .collect()
@@ -257,9 +257,11 @@ pub(crate) fn counted(sql: &Connection, source: &str) -> Result<HashSet<Url>> {
 
 /// The former sets of a Source, or of all.
 pub(crate) fn former(sql: &Connection, source: Option<&str>) -> Result<Vec<SetId>> {
-    sql.prepare_cached("SELECT id FROM source_set WHERE ended = 1 AND (?1 IS NULL OR source = ?1)")?
-        .query_map([source], |row| row.get(0))?
-        .collect()
+    sql.prepare_cached(
+        "SELECT id FROM source_set WHERE ended = 1 AND (CAST(?1 AS TEXT) IS NULL OR source = ?1)",
+    )?
+    .query_map([source], |row| row.get(0))?
+    .collect()
 }
 
 /// Whether nothing refers to a former set, and no result of a task of its Source may arrive that does: the task was dropped while it
@@ -387,7 +389,7 @@ pub(crate) fn doubts_lastmod(sql: &Connection, set: SetId) -> Result<bool> {
 /// Notes that a Resource List of the time `at` is being read.
 pub(crate) fn set_reading(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE source_set SET reading_at = ?2 WHERE id = ?1 AND reading_at IS NOT ?2",
+        "UPDATE source_set SET reading_at = ?2 WHERE id = ?1 AND reading_at IS DISTINCT FROM ?2",
     )?
     .execute(params![set, Column(&at)])
     .map(drop)

@@ -145,7 +145,7 @@ pub(crate) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<(TallyKey, u64)
 /// How many tasks of a Source are ready.
 pub(crate) fn ready_of_source(sql: &Connection, source: &str) -> Result<u64> {
     sql.prepare_cached(
-        "SELECT COALESCE(SUM(tally.n), 0) FROM source_set JOIN tally ON tally.set_id = source_set.id
+        "SELECT CAST(COALESCE(SUM(tally.n), 0) AS BIGINT) FROM source_set JOIN tally ON tally.set_id = source_set.id
          WHERE source_set.source = ?1 AND tally.state = 'ready'",
     )?
     .query_row([source], |row| Ok(row.get::<_, Count>(0)?.0))
@@ -154,7 +154,7 @@ pub(crate) fn ready_of_source(sql: &Connection, source: &str) -> Result<u64> {
 /// How many deletions of the followed sets of a Source are held back.
 pub(crate) fn held_back_of_source(sql: &Connection, source: &str) -> Result<u64> {
     sql.prepare_cached(
-        "SELECT COALESCE(SUM(tally.n), 0) FROM source_set JOIN tally ON tally.set_id = source_set.id
+        "SELECT CAST(COALESCE(SUM(tally.n), 0) AS BIGINT) FROM source_set JOIN tally ON tally.set_id = source_set.id
          WHERE source_set.source = ?1 AND source_set.ended = 0 AND tally.state = 'held'",
     )?
     .query_row([source], |row| Ok(row.get::<_, Count>(0)?.0))

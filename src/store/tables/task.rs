@@ -154,7 +154,7 @@ impl Task {
 /// [`IS_DOUBTED`]: crate::store::tables::resource::IS_DOUBTED
 const COLUMNS: &str = "resource.uri, task.resource_id, task.version, task.source, task.set_id, task.authority, task.kind,
     task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.encoding,
-    CASE WHEN task.unconfirmed THEN resource.links ELSE task.links END, task.origin, task.unconfirmed, task.attempts,
+    CASE WHEN task.unconfirmed = 1 THEN resource.links ELSE task.links END, task.origin, task.unconfirmed, task.attempts,
     resource.path, resource.applied_at IS NOT NULL AND resource.deleted = 0,
     resource.length, resource.hashes, resource.served_by, resource.etag, resource.last_modified,
     task.version > resource.next_version,
@@ -437,7 +437,7 @@ pub(crate) fn set_asks(sql: &Connection, resource: ResourceId, asks: bool) -> Re
 pub(crate) fn states(sql: &Connection, resource: ResourceId, change: &Change) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM task WHERE resource_id = ?1 AND links IS NOT DISTINCT FROM ?2 AND authority = ?4
-           AND (?3 IS NULL OR encoding IS NOT DISTINCT FROM ?3)",
+           AND (CAST(?3 AS TEXT) IS NULL OR encoding IS NOT DISTINCT FROM ?3)",
     )?
     .exists(params![
         resource,
@@ -877,7 +877,7 @@ pub(crate) fn held_back(
 ) -> Result<Vec<ResourceId>> {
     sql.prepare_cached(
         "SELECT resource_id FROM task INDEXED BY task_held WHERE source = ?1 AND state = 'held'
-           AND (?2 IS NULL OR hold <= ?2)
+           AND (CAST(?2 AS BIGINT) IS NULL OR hold <= ?2)
            AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
     .query_map(params![source, through.map(Count)], |row| row.get(0))?

@@ -214,12 +214,15 @@ pub(crate) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<PutVersi
             "INSERT INTO version_task (resource_id, at, source, kind, length, media_type, hashes, encoding, links, state, not_before)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM resource WHERE id = ?1
              ON CONFLICT (resource_id, at) DO UPDATE SET
-                 length = CASE WHEN kind < ?4 THEN length ELSE ?5 END, media_type = CASE WHEN kind < ?4 THEN media_type ELSE ?6 END,
-                 hashes = CASE WHEN kind < ?4 THEN hashes ELSE ?7 END, encoding = CASE WHEN kind < ?4 THEN encoding ELSE ?8 END,
+                 length = CASE WHEN version_task.kind < ?4 THEN version_task.length ELSE ?5 END, media_type = CASE WHEN version_task.kind < ?4 THEN version_task.media_type ELSE ?6 END,
+                 hashes = CASE WHEN version_task.kind < ?4 THEN version_task.hashes ELSE ?7 END, encoding = CASE WHEN version_task.kind < ?4 THEN version_task.encoding ELSE ?8 END,
                  kind = ?4, links = ?9, state = ?10, not_before = ?11, attempts = 0,
                  error_code = NULL, error_message = NULL, error_at = NULL
-             WHERE (kind = ?4 AND (length IS NOT ?5 OR hashes IS NOT ?7 OR links IS NOT ?9)) OR kind > ?4 OR kind = 2
-                OR (kind <= 1 AND ?4 = 1 AND state = 'failed') OR error_code IS ?12",
+             WHERE (version_task.kind = ?4 AND (version_task.length IS DISTINCT FROM ?5 OR version_task.hashes IS DISTINCT FROM ?7
+                                              OR version_task.links IS DISTINCT FROM ?9))
+                OR version_task.kind > ?4 OR version_task.kind = 2
+                OR (version_task.kind <= 1 AND ?4 = 1 AND version_task.state = 'failed')
+                OR version_task.error_code IS NOT DISTINCT FROM ?12",
         )?
         .execute(params![
             version.resource,
@@ -250,9 +253,10 @@ fn give_up(
 ) -> Result<()> {
     let content = ContentColumns::from(version.content);
     sql.prepare_cached(
-        "INSERT OR IGNORE INTO version_task (resource_id, at, source, kind, length, media_type, hashes, encoding, links, state, not_before,
+        "INSERT INTO version_task (resource_id, at, source, kind, length, media_type, hashes, encoding, links, state, not_before,
              error_code, error_message, error_at)
-         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'failed', ?10, ?11, ?12, ?10 FROM resource WHERE id = ?1",
+         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'failed', ?10, ?11, ?12, ?10 FROM resource WHERE id = ?1
+         ON CONFLICT DO NOTHING",
     )?
     .execute(params![
         version.resource,
@@ -320,7 +324,7 @@ pub(crate) fn time_in_second(
 fn announced(sql: &Connection, resource: ResourceId) -> Result<usize> {
     let found: i64 = sql
         .prepare_cached(
-            "SELECT COUNT(*) FROM (SELECT 1 FROM version_task WHERE resource_id = ?1 AND kind = 0 AND state IN ('waiting', 'ready') LIMIT ?2)",
+            "SELECT COUNT(*) FROM (SELECT 1 FROM version_task WHERE resource_id = ?1 AND kind = 0 AND state IN ('waiting', 'ready') LIMIT ?2) AS found",
         )?
         .query_row(params![resource, Count::of_rows(MAX_WAITING)], |row| row.get(0))?;
     Ok(usize::try_from(found).unwrap_or_default())
@@ -384,7 +388,7 @@ pub(crate) fn release(
 ) -> Result<bool> {
     let released = sql
         .prepare_cached(
-            "UPDATE version_task SET state = 'ready' WHERE resource_id = ?1 AND state = 'waiting' AND at IS NOT ?2",
+            "UPDATE version_task SET state = 'ready' WHERE resource_id = ?1 AND state = 'waiting' AND at IS DISTINCT FROM ?2",
         )?
         .execute(params![resource, Column(&except)])?;
     Ok(released > 0)
@@ -476,7 +480,7 @@ pub(crate) fn retry(sql: &Connection, source: &str, now: DateTime<Utc>) -> Resul
 pub(crate) fn set_stored(sql: &Connection, resource: ResourceId, at: SourceTime) -> Result<()> {
     // Its resource may have been forgotten meanwhile.
     sql.prepare_cached(
-        "INSERT OR IGNORE INTO version (resource_id, at) SELECT id, ?2 FROM resource WHERE id = ?1",
+        "INSERT INTO version (resource_id, at) SELECT id, ?2 FROM resource WHERE id = ?1 ON CONFLICT DO NOTHING",
     )?
     .execute(params![resource, Column(&at)])?;
     delete(sql, resource, at)
@@ -509,7 +513,7 @@ pub(crate) fn fail(
     now: DateTime<Utc>,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE version_task SET state = CASE WHEN ?3 IS NULL THEN 'failed' ELSE 'ready' END, attempts = attempts + ?4,
+        "UPDATE version_task SET state = CASE WHEN CAST(?3 AS BIGINT) IS NULL THEN 'failed' ELSE 'ready' END, attempts = attempts + ?4,
              not_before = COALESCE(?3, not_before), error_code = ?5, error_message = ?6, error_at = ?7
          WHERE resource_id = ?1 AND at = ?2",
     )?

@@ -35,8 +35,9 @@ pub(crate) fn place(folder: &Path) -> StatePlace {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = name.to_lowercase();
     let place = |url: &str| StatePlace::from(folder).on_server(url, None, &Authorities::default());
-    let all = place(&server).connect().unwrap().unwrap();
     let make = format!("CREATE SCHEMA IF NOT EXISTS {name}");
+    let all = place(&server);
+    let all = all.connect().unwrap().unwrap();
     all.execute_batch(&make).unwrap();
     place(&format!("{server}?options=-c%20search_path%3D{name}"))
 }
@@ -62,14 +63,18 @@ impl TestDatabase {
         source: &str,
         applied_at: impl IntoIterator<Item = DateTime<Utc>>,
     ) {
-        let set = "INSERT OR IGNORE INTO source_set (id, source, capability_list) VALUES (1, ?1, 'http://a.example/')";
+        let set = "INSERT INTO source_set (id, source, capability_list) VALUES (1, ?1, 'http://a.example/') ON CONFLICT DO NOTHING";
         self.0.execute(set, [source]).unwrap();
-        let resource = "INSERT OR IGNORE INTO removed_resource (id, identity, uri, last)
-            VALUES (-1, '//a.example/a', 'http://a.example/a', 1 << 62)";
+        let resource = "INSERT INTO removed_resource (id, identity, uri, last)
+            VALUES (-1, '//a.example/a', 'http://a.example/a', 1000000000000) ON CONFLICT DO NOTHING";
         self.0.execute(resource, []).unwrap();
         for applied_at in applied_at {
-            let entry = "INSERT INTO feed (applied_at, set_id, resource_id, change, path, origin)
-                VALUES (?1, 1, -1, 'updated', '', 'change-list')";
+            self.0
+                .execute("UPDATE feed_number SET last = last + 1", [])
+                .unwrap();
+            let entry =
+                "INSERT INTO feed (seq, applied_at, set_id, resource_id, change, path, origin)
+                SELECT last, ?1, 1, -1, 'updated', '', 'change-list' FROM feed_number";
             self.0.execute(entry, [Micros(applied_at)]).unwrap();
         }
     }

@@ -218,11 +218,12 @@ async fn search_in_the_feed_reads_no_more_than_its_part() {
         .write(|tx| {
             tx.sql.execute_batch(
                 "INSERT INTO removed_resource (id, identity, uri, last)
-                     VALUES (-1, '//example.org/other', 'https://example.org/other', 1 << 62);
+                     VALUES (-1, '//example.org/other', 'https://example.org/other', 1000000000000);
                  WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 50000)
-                 INSERT INTO feed (applied_at, set_id, resource_id, change, path, length, changed_at, origin)
-                 SELECT applied_at, set_id, -1, change, path, length, changed_at, origin
-                 FROM feed, number WHERE seq = 1",
+                 INSERT INTO feed (seq, applied_at, set_id, resource_id, change, path, length, changed_at, origin)
+                 SELECT 1 + n, applied_at, set_id, -1, change, path, length, changed_at, origin
+                 FROM feed, number WHERE seq = 1;
+                 UPDATE feed_number SET last = 50001",
             )?;
             Ok(())
         })
@@ -254,9 +255,8 @@ async fn search_in_the_feed_finds_what_is_before_a_jump_of_its_numbers() {
     world
         .store
         .write(|tx| {
-            tx.sql.execute_batch(
-                "UPDATE sqlite_sequence SET seq = 1700000000000000 WHERE name = 'feed'",
-            )?;
+            tx.sql
+                .execute_batch("UPDATE feed_number SET last = 1700000000000000")?;
             Ok(())
         })
         .await

@@ -166,7 +166,7 @@ impl Mix {
         for &set in &self.sets {
             let counted = self.world.store.read(move |sql| {
                 Ok(sql.query_row(
-                    "SELECT COUNT(*), COALESCE(SUM(length), 0) FROM member JOIN resource ON resource.id = resource_id
+                    "SELECT COUNT(*), CAST(COALESCE(SUM(length), 0) AS BIGINT) FROM member JOIN resource ON resource.id = resource_id
                      WHERE member.set_id = ?1 AND applied_at IS NOT NULL AND deleted = 0",
                     [set.0],
                     |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),

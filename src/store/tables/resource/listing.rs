@@ -69,8 +69,8 @@ pub(crate) fn of_set(
 pub(crate) fn bytes_of_set(sql: &Connection, set: SetId, most: u64) -> Result<u64> {
     let Count(bytes) = sql
         .prepare_cached(
-            "SELECT COALESCE(SUM(400 + 2 * length(identity) + length(COALESCE(links, ''))), 0) FROM (
-                 SELECT identity, links FROM member JOIN resource ON resource.id = member.resource_id WHERE member.set_id = ?1 LIMIT ?2)",
+            "SELECT COALESCE(CAST(SUM(400 + 2 * length(identity) + length(COALESCE(links, ''))) AS BIGINT), 0) FROM (
+                 SELECT identity, links FROM member JOIN resource ON resource.id = member.resource_id WHERE member.set_id = ?1 LIMIT ?2) AS found",
         )?
         .query_row(params![set, Count(most)], |row| row.get(0))?;
     Ok(bytes)

@@ -19,7 +19,7 @@ const IS_UNUSED: &str = "
     AND NOT EXISTS (SELECT 1 FROM dropped_task WHERE dropped_task.resource_id = resource.id)
     AND doubted = 0
     AND (applied_at IS NULL OR (
-        deleted = 1 AND applied_at < ?1 AND source IN (SELECT value FROM json_each(?2))
+        deleted = 1 AND applied_at < ?1 AND source IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))
         AND NOT EXISTS (SELECT 1 FROM source_set WHERE source_set.source = resource.source AND ended = 0
                         AND (list_at IS NULL OR list_at <= resource.changed_at))))";
 
