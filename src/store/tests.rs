@@ -182,6 +182,17 @@ impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open_hooked(folder.path()).unwrap();
+        Self::of(folder, store).await
+    }
+
+    /// One whose database is SQLite's, whatever that of the tests is.
+    async fn in_folder() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        Self::of(folder, store).await
+    }
+
+    async fn of(folder: TempDir, store: Arc<Store>) -> Self {
         let set = begin(&store, "capabilitylist.xml").await;
         let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         Self {

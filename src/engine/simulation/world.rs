@@ -22,7 +22,6 @@ use crate::config::{self, Baseline};
 use crate::engine::set::worker::Command;
 use crate::status::SetStatus;
 use crate::store::tests::commit_hook::{Snapshot, TaskSnapshot};
-use crate::store::tests::database::place;
 use crate::store::{BaselineState, Store, StoreError, Wake};
 use crate::test_clock::SimulatedClock;
 
@@ -121,7 +120,7 @@ fn empty_database() -> &'static [u8] {
     static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
     EMPTY.get_or_init(|| {
         let folder = TempDir::new().unwrap();
-        drop(Store::open(place(folder.path())).unwrap());
+        drop(Store::open(folder.path()).unwrap());
         std::fs::read(folder.path().join("resyncd.db")).unwrap()
     })
 }

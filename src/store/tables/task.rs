@@ -609,7 +609,7 @@ pub(crate) fn before_oldest(
     set: SetId,
     until: Option<SourceTime>,
 ) -> Result<Option<SourceTime>> {
-    let oldest = "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since LIMIT 1";
+    let oldest = "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable') ORDER BY since NULLS FIRST LIMIT 1";
     before_first(sql, oldest, [set], until)
 }
 
@@ -621,7 +621,7 @@ pub(crate) fn before_oldest_shared(
 ) -> Result<Option<SourceTime>> {
     let oldest = "SELECT since FROM task WHERE set_id = ?1 AND state NOT IN ('rejected', 'unavailable')
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
-         ORDER BY since LIMIT 1";
+         ORDER BY since NULLS FIRST LIMIT 1";
     before_first(sql, oldest, [set, shared_with], until)
 }
 
@@ -857,7 +857,7 @@ pub(crate) fn shift_due_times(
 ) -> Result<()> {
     sql.prepare_cached(
         "UPDATE task SET not_before = CASE WHEN not_before - ?3 > ?4 THEN ?2 ELSE not_before - ?3 END
-         WHERE source = ?1 AND not_before > ?2 AND (?3 > 0 OR not_before > ?4)",
+         WHERE source = ?1 AND not_before > ?2 AND (CAST(?3 AS BIGINT) > 0 OR not_before > ?4)",
     )?
     .execute(params![
         source,

@@ -17,7 +17,7 @@ impl Merged {
         changes: Vec<Change>,
         wants: impl Fn(&ResourceUri) -> bool,
     ) -> Self {
-        let stated = World::new().await;
+        let stated = World::in_folder().await;
         stated.list(stated.set, 10, listed).await;
         let batch = ChangeBatch {
             origin: Origin::ChangeList,
@@ -218,7 +218,7 @@ async fn findings_are_read_as_they_were_stored() {
 
 #[tokio::test]
 async fn missing_database_is_no_error_and_a_newer_one_is() {
-    let stated = World::new().await;
+    let stated = World::in_folder().await;
     let folder = tempfile::tempdir().unwrap();
     let open = || AuditDb::open(stated.folder.path(), &folder.path().into(), SOURCE);
     assert!(KnownFiles::open(&folder.path().into()).unwrap().is_none());

@@ -175,7 +175,7 @@ async fn nothing_remains_of_a_transaction_that_sqlite_has_rolled_back() {
             .receive(world.now, channel, body.to_vec(), 100, None)
     };
     let fatal = world.store.write(|tx| {
-        tx.sql.execute_batch("ROLLBACK")?;
+        tx.sql.roll_back()?;
         Ok(())
     });
     let release = async { drop(release) };

@@ -142,7 +142,7 @@ async fn audit_takes_all_spellings_for_one_resource() {
             .announce(vec![spelled(SPELLINGS[0], created("", 10))])
             .await;
         world.work("x").await;
-        let stated = World::new().await;
+        let stated = World::in_folder().await;
         let listed = vec![spelled(text, updated("", 1))];
         stated.list(stated.set, 20, listed).await;
         let changed = with_content(spelled(SPELLINGS[1], updated("", 30)), "y");
