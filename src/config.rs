@@ -90,7 +90,7 @@ use tracing::level_filters::LevelFilter;
 use url::Url;
 use value::{parse_host, parse_nonzero_size, parse_public_url, parse_size, parse_uri_length};
 
-use crate::store::StatePlace;
+use crate::store::{StatePlace, StoreError};
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -292,6 +292,15 @@ impl Config {
     #[must_use]
     pub fn state(&self) -> StatePlace {
         self.store.place(&self.state_dir, &self.http.authorities)
+    }
+
+    /// The state at a place that is a folder, or the URL of a database.
+    ///
+    /// # Errors
+    /// [`StoreError::Url`].
+    pub fn state_at(&self, place: &str) -> Result<StatePlace, StoreError> {
+        self.store
+            .at(place, &self.state_dir, &self.http.authorities)
     }
 
     /// Whether anything is published.

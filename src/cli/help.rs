@@ -221,6 +221,25 @@ the next number that is free. The feed is another one then.
 
 Exit status: 0, or 1 if the database is still the former one.";
 
+pub(super) const STORE: &str = "\
+Examples:
+  sudo -u resyncd resyncd store copy /var/lib/resyncd \\
+      postgres://resyncd@db.example.net/resyncd
+
+Stop the daemon first, and name the other database in [store] afterwards. The
+feed and all positions stay the same. The state that was copied stays as it is.
+
+Exit status: 0, or 1 if nothing was copied.";
+
+pub(super) const NODES: &str = "\
+Examples:
+  resyncd nodes
+
+Where the state is in a PostgreSQL database, several daemons may be started on
+it: one works, and the others wait until it ends.
+
+Exit status: 0, or 1 if the database can't be read.";
+
 pub(super) const UNSUBSCRIBE: &str = "\
 Examples:
   resyncd unsubscribe

@@ -71,6 +71,7 @@ mod service_status;
 mod status;
 mod status_text;
 mod stop_signals;
+mod store;
 mod sync;
 mod unsubscribe;
 mod up_to_date;
@@ -167,6 +168,12 @@ enum CliCommand {
     /// Make a backup the database again, while no daemon runs
     #[command(after_help = help::RESTORE)]
     Restore(restore::RestoreArguments),
+    /// Move the state into another database
+    #[command(after_help = help::STORE)]
+    Store(store::StoreArguments),
+    /// List the machines that work on one database, or wait to
+    #[command(after_help = help::NODES)]
+    Nodes,
     /// End the subscriptions of all or the named Sources, at hubs and PubSub services
     #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
@@ -306,6 +313,7 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Sync(_) | CliCommand::Audit(_) | CliCommand::Forget(_) => None,
         CliCommand::Status(_) | CliCommand::Poll(_) => None,
         CliCommand::Backup(_) | CliCommand::Restore(_) => None,
+        CliCommand::Store(_) | CliCommand::Nodes => None,
         _ => Some(log_warnings(config.log.format)),
     };
     match command {
@@ -322,6 +330,8 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Versions(versions) => versions::versions(config, versions).await,
         CliCommand::Backup(backup) => backup::backup(&config, backup).await,
         CliCommand::Restore(restore) => restore::restore(&config, restore).await,
+        CliCommand::Store(store) => store::store(&config, store).await,
+        CliCommand::Nodes => store::nodes(&config).await,
         CliCommand::Unsubscribe(named) => unsubscribe::unsubscribe(&config, named).await,
         CliCommand::Forget(forget) => forget::forget(&config, forget).await,
         CliCommand::Notify(notify) => notify::notify(&config, notify).await,
@@ -345,7 +355,10 @@ fn load(path: &Path, command: &CliCommand) -> Result<Config, Failure> {
     if let Some(config) = daemon.and_then(DaemonAddress::config) {
         return config.map_err(|error| Failure::new(FAULTS, error));
     }
-    let is_of_database = matches!(command, CliCommand::Backup(_) | CliCommand::Restore(_));
+    let is_of_database = matches!(
+        command,
+        CliCommand::Backup(_) | CliCommand::Restore(_) | CliCommand::Store(_) | CliCommand::Nodes
+    );
     let config = if daemon.is_some() || is_of_database {
         Config::load_without_secrets(path)
     } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use resyncd_core::hide_userinfo;
 use sd_notify::NotifyState;
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, StartError};
 use super::exit_status::{FAILED, OK, OTHER_STATE};
 use super::failure::Failure;
 use super::reload::{ReloadSignal, reload};
@@ -14,6 +14,7 @@ use super::service_status::report;
 use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
+use crate::store::StoreError;
 
 /// How long the stop may take: less than the `TimeoutStopSec` of the unit, so that the log states what hangs.
 const STOP: Duration = Duration::from_secs(50);
@@ -24,7 +25,19 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> Re
     let sources = config.sources.len();
     let proxies = config.http.proxies.clone();
     notify_systemd(&[NotifyState::Status("opening the database")]);
-    let daemon = match Daemon::start(config).await {
+    let mut standby = Standby::default();
+    let started = loop {
+        match Daemon::start(config.clone()).await {
+            Err(StartError::Store(held @ StoreError::Held(_))) => {
+                tokio::select! {
+                    () = signals.wait() => return Ok(OK),
+                    () = standby.wait(&held) => {}
+                }
+            }
+            started => break started,
+        }
+    };
+    let daemon = match started {
         Ok(daemon) => daemon,
         Err(error) => {
             tracing::error!(code = error.code(), "{error}");
@@ -78,6 +91,10 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> Re
         () = signals.wait() => OK,
         // The store has logged it. The next start sets the database aside.
         () = daemon.store.damaged() => FAILED,
+        () = daemon.store.replaced() => {
+            tracing::error!(code = "database-held", "another node has taken the place of this one; ending at once");
+            std::process::exit(FAILED.into());
+        }
     };
     tracing::info!("stopping");
     notify_systemd(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
@@ -86,6 +103,28 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> Re
     }
     tracing::info!("stopped");
     Ok(status)
+}
+
+/// A daemon that waits until no other node works on the database.
+#[derive(Default)]
+struct Standby {
+    has_begun: bool,
+}
+
+impl Standby {
+    /// The time between two looks at the database.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    async fn wait(&mut self, held: &StoreError) {
+        if !self.has_begun {
+            self.has_begun = true;
+            tracing::info!("standby: {held}");
+            let status = format!("standby: {held}");
+            notify_systemd(&[NotifyState::Ready, NotifyState::Status(&status)]);
+        }
+        notify_systemd(&[NotifyState::Watchdog]);
+        tokio::time::sleep(Self::PAUSE).await;
+    }
 }
 
 /// Reloads the configuration whenever the signal is received. A signal while it is reloaded has it reloaded once more.

@@ -8,7 +8,7 @@ use resyncd_fetch::Authorities;
 use super::fault::Parsed;
 use super::secret::read_secret;
 use super::table_reader::{Class, TableReader, text};
-use crate::store::StatePlace;
+use crate::store::{StatePlace, StoreError};
 
 /// The length of the longest password, in bytes.
 const LONGEST: u64 = 1024;
@@ -42,9 +42,39 @@ impl StoreSettings {
     pub(super) fn place(&self, state_dir: &Path, authorities: &Authorities) -> StatePlace {
         let place = StatePlace::from(state_dir);
         match &self.url {
-            Some(url) => place.on_server(url, self.password.as_deref(), authorities),
+            Some(url) => self.on_server(place, url, authorities),
             None => place,
         }
+    }
+
+    fn on_server(&self, place: StatePlace, url: &str, authorities: &Authorities) -> StatePlace {
+        let place = place.on_server(url, self.password.as_deref(), authorities);
+        place.of_node(self.node())
+    }
+
+    /// See [`Config::state_at`](super::Config::state_at).
+    pub(super) fn at(
+        &self,
+        place: &str,
+        state_dir: &Path,
+        authorities: &Authorities,
+    ) -> Result<StatePlace, StoreError> {
+        if !is_url(place) {
+            return Ok(Path::new(place).into());
+        }
+        StatePlace::check_url(place)?;
+        Ok(self.on_server(state_dir.into(), place, authorities))
+    }
+}
+
+impl StoreSettings {
+    /// What this machine is called.
+    fn node(&self) -> String {
+        if self.node.is_empty() {
+            let system = rustix::system::uname();
+            return system.nodename().to_string_lossy().into_owned();
+        }
+        self.node.clone()
     }
 }
 
@@ -54,20 +84,19 @@ impl fmt::Debug for StoreSettings {
     }
 }
 
+fn is_url(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
 /// The URL of a database; `None`: an empty text.
 fn parse_url(text: &str) -> Parsed<Option<String>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let has_scheme = text.starts_with("postgres://") || text.starts_with("postgresql://");
-    if !has_scheme || text.contains("${") {
+    if !is_url(text) || text.contains("${") {
         return Err(
             reason!("bad-store": "not the URL of a database on a PostgreSQL server, such as postgres://resyncd@db.example.net/resyncd"),
         );
-    }
-    if !cfg!(feature = "postgres") {
-        return Err(reason!("no-postgres":
-            "the state is in a PostgreSQL database, and this program was built without them"));
     }
     StatePlace::check_url(text).map_err(|error| reason!("bad-store": "{error}"))?;
     Ok(Some(text.to_owned()))

@@ -12,8 +12,10 @@ use super::copy::copy_into;
 use super::corruption::{self, Damage};
 use super::error::StoreError;
 use super::folder;
+use super::holder;
 use super::place::StatePlace;
 use super::schema::{self, DATABASE};
+use super::sql::Connection;
 use super::tables::{followed_source, mirror};
 use super::transfer::copy_rows;
 
@@ -137,15 +139,30 @@ pub fn move_state(from: &StatePlace, to: &StatePlace) -> Result<Option<u64>, Sto
     let failed = |error| StoreError::Folder(to.folder.clone(), error);
     folder::prepare(&to.folder).map_err(failed)?;
     let _locks = lock_both(from, to)?;
-    let Some(database) = from.open_to_read()? else {
+    if !from.exists() {
         return Ok(None);
-    };
-    let target = to.open()?;
+    }
+    let (database, target) = (hold(from)?, hold(to)?);
     let is_used = "SELECT EXISTS (SELECT 1 FROM followed_source) OR EXISTS (SELECT 1 FROM source_set) OR EXISTS (SELECT 1 FROM feed)";
     if target.query_row(is_used, [], |row| row.get(0))? {
         return Err(StoreError::HasState(to.shown()));
     }
-    copy_rows(&database, &target).map(Some)
+    let rows = copy_rows(&database, &target)?;
+    for connection in [database, target] {
+        if connection.has_fence() {
+            holder::release(&connection)?;
+        }
+    }
+    Ok(Some(rows))
+}
+
+/// A connection to the database of a place, on which no other node works meanwhile.
+fn hold(place: &StatePlace) -> Result<Connection, StoreError> {
+    let connection = place.open()?;
+    if let Some(node) = place.node()? {
+        connection.check_fence(node.take(&connection)?);
+    }
+    Ok(connection)
 }
 
 /// The locks of both, which may have one folder.

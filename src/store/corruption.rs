@@ -27,6 +27,7 @@ const INTERRUPTION_PAUSE: Duration = Duration::from_millis(2);
 pub(super) struct Damage {
     marker: PathBuf,
     found: CancellationToken,
+    replaced: CancellationToken,
 }
 
 impl Damage {
@@ -34,6 +35,7 @@ impl Damage {
         Self {
             marker: beside(database, ".damage-met"),
             found: CancellationToken::new(),
+            replaced: CancellationToken::new(),
         }
     }
 
@@ -66,8 +68,11 @@ impl Damage {
         }
     }
 
-    /// Notes an error if it shows damage.
+    /// Notes an error if it shows damage, or that another node works on the database.
     pub(super) fn note(&self, error: &StoreError) {
+        if error.code() == "database-held" {
+            self.replaced.cancel();
+        }
         if error.code() != "database-damaged" || self.found.is_cancelled() {
             return;
         }
@@ -78,6 +83,11 @@ impl Damage {
             // The next start checks the database itself.
             tracing::error!(code = "state-folder", marker = %self.marker.display(), %error, "marker of the damaged database can't be written");
         }
+    }
+
+    /// Waits until another node works on the database.
+    pub(super) async fn replaced(&self) {
+        self.replaced.cancelled().await;
     }
 
     /// Waits until damage is found.

@@ -11,6 +11,12 @@ pub enum StoreError {
     /// Another process works on the same state.
     #[error("another resyncd is running on {0} (it holds the lock)")]
     Locked(PathBuf),
+    /// The URL of a database is none, or can't be used.
+    #[error("{0}")]
+    Url(String),
+    /// Another node works on the database.
+    #[error("the node {0} works on the database")]
+    Held(String),
     /// The database was written by a version of this program that has another schema.
     #[error(
         "{path} was written by {} resyncd (schema {found}, this one knows {known}): install that version again, or move the \
@@ -112,6 +118,8 @@ impl StoreError {
             Self::OtherSchema { .. } => "earlier-schema",
             Self::Folder(..) => "state-folder",
             Self::NoBackup(..) => "backup-unusable",
+            Self::Url(_) => "bad-store",
+            Self::Held(_) => "database-held",
             Self::OnServer => "state-on-server",
             Self::HasState(_) => "state-exists",
             Self::Thread(_) => "store-thread",
@@ -184,6 +192,8 @@ fn code_of(error: &rusqlite::Error) -> &'static str {
         Fault::DiskFull => "disk-full",
         Fault::Damaged => "database-damaged",
         Fault::ReadOnly => "database-read-only",
+        #[cfg(feature = "postgres")]
+        Fault::Held => "database-held",
         Fault::Unavailable | Fault::Other => "database",
     }
 }

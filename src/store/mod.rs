@@ -50,6 +50,7 @@ mod feed_line;
 mod feed_readers;
 mod folder;
 mod gap_history;
+mod holder;
 mod ids;
 mod named;
 mod observer;
@@ -88,6 +89,7 @@ pub(crate) use feed_line::FeedLine;
 use feed_readers::FeedReaders;
 pub use gap_history::ClosedGap;
 use gap_history::GapHistory;
+pub use holder::KnownNode;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use named::NamedSoFar;
 pub use observer::{Observer, Step};
@@ -226,6 +228,9 @@ impl Store {
         let damage = Arc::new(Damage::of(&path));
         let unreadable = Arc::new(UnreadableRows::default());
         let opened = place.open().and_then(|connection| {
+            if let Some(node) = place.node()? {
+                connection.check_fence(node.take(&connection)?);
+            }
             damage.recheck(&connection)?;
             begin_process(&connection, &unreadable)?;
             let feed_id = feed::id(&connection)?;
@@ -290,6 +295,11 @@ impl Store {
     /// The id of the feed. It is random, made with the database: numbers of the feed are positions only together with it.
     pub fn feed_id(&self) -> &str {
         &self.feed_id
+    }
+
+    /// Waits until another node has taken the place of this one. Then the process must end at once: whatever it writes may be another's.
+    pub async fn replaced(&self) {
+        self.damage.replaced().await;
     }
 
     /// Waits until the database is found to be damaged. Then the process must end: the next [`open`](Self::open) checks the database,

@@ -6,6 +6,7 @@ use resyncd_fetch::Authorities;
 
 use super::error::StoreError;
 use super::folder;
+use super::holder::{self, KnownNode, Node};
 use super::schema;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
@@ -16,6 +17,8 @@ use super::sql::Server;
 pub struct StatePlace {
     /// What belongs to this machine: locks, unfinished files, and SQLite's database.
     pub(super) folder: PathBuf,
+    /// What this machine is called where several work on one database.
+    node: String,
     #[cfg(feature = "postgres")]
     server: Option<Server>,
 }
@@ -24,6 +27,7 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for StatePlace {
     fn from(folder: &P) -> Self {
         Self {
             folder: folder.as_ref().to_owned(),
+            node: String::new(),
             #[cfg(feature = "postgres")]
             server: None,
         }
@@ -35,8 +39,8 @@ impl StatePlace {
     /// Checks the URL of a database on a PostgreSQL server.
     ///
     /// # Errors
-    /// What is wrong with it, for a person.
-    pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    /// [`StoreError::Url`].
+    pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
         Server::new(url, None, &Authorities::default()).map(drop)
     }
 
@@ -65,8 +69,9 @@ impl StatePlace {
 
 #[cfg(not(feature = "postgres"))]
 impl StatePlace {
-    pub(crate) fn check_url(_: &str) -> Result<(), String> {
-        Ok(())
+    pub(crate) fn check_url(_: &str) -> Result<(), StoreError> {
+        let error = "this program was built without PostgreSQL";
+        Err(StoreError::Url(error.to_owned()))
     }
 
     pub(crate) fn on_server(self, _: &str, _: Option<&str>, _: &Authorities) -> Self {
@@ -84,6 +89,31 @@ impl StatePlace {
 }
 
 impl StatePlace {
+    /// The same, of a machine of that name.
+    #[must_use]
+    pub(crate) fn of_node(self, node: String) -> Self {
+        Self { node, ..self }
+    }
+
+    /// What works on a database on a server; `None`: it is in the folder.
+    pub(super) fn node(&self) -> Result<Option<Node>, StoreError> {
+        let node = self
+            .is_on_server()
+            .then(|| Node::of(&self.node, &self.folder));
+        node.transpose()
+    }
+
+    /// The nodes that have worked on the database, or wait to; none if it is SQLite's.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub fn nodes(&self) -> Result<Vec<KnownNode>, StoreError> {
+        match self.open_to_read()? {
+            Some(database) if self.is_on_server() => Ok(holder::nodes(&database)?),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// The file of SQLite's database.
     pub(super) fn database(&self) -> PathBuf {
         self.folder.join(schema::DATABASE)

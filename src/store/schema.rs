@@ -11,6 +11,8 @@ use rusqlite::config::DbConfig;
 
 use super::corruption;
 use super::error::StoreError;
+#[cfg(feature = "postgres")]
+use super::holder;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
 use super::sql::{OptionalExtension, translation};
@@ -204,6 +206,7 @@ pub(super) fn prepare(connection: Connection, path: &Path) -> Result<Connection,
     match number {
         None => {
             transaction.execute_batch(&translation::schema(TABLES))?;
+            transaction.execute_batch(holder::TABLES)?;
             transaction.execute("INSERT INTO schema_number VALUES (?1)", [NUMBER])?;
             feed::begin(&transaction)?;
         }

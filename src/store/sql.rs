@@ -128,7 +128,7 @@ impl Connection {
                 Ok(())
             }
             #[cfg(feature = "postgres")]
-            Database::Postgres(session) => session.begin("BEGIN"),
+            Database::Postgres(session) => session.begin_writing(),
         }
     }
 
@@ -148,6 +148,28 @@ impl Connection {
         let answer = query(&snapshot)?;
         snapshot.commit()?;
         Ok(answer)
+    }
+
+    /// From now on, transactions that write check that this node is the holder of the database.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "a lock of the folder does the same")
+    )]
+    pub(crate) fn check_fence(&self, fence: i64) {
+        match &self.0 {
+            Database::Sqlite(_) => {}
+            #[cfg(feature = "postgres")]
+            Database::Postgres(session) => session.check_fence(fence),
+        }
+    }
+
+    /// Whether they do.
+    pub(crate) fn has_fence(&self) -> bool {
+        match &self.0 {
+            Database::Sqlite(_) => false,
+            #[cfg(feature = "postgres")]
+            Database::Postgres(session) => session.has_fence(),
+        }
     }
 
     pub(crate) fn commit(&self) -> Result<()> {
@@ -208,6 +230,9 @@ pub(crate) enum Fault {
     ReadOnly,
     /// It can't be reached, or another process has locked it.
     Unavailable,
+    /// Another node works on it.
+    #[cfg(feature = "postgres")]
+    Held,
     /// A row holds what this program never writes.
     Row,
     Other,
@@ -219,6 +244,10 @@ impl Fault {
         #[cfg(feature = "postgres")]
         if let Some(error) = postgres::error_of(error) {
             return postgres::fault(error);
+        }
+        #[cfg(feature = "postgres")]
+        if postgres::is_fenced(error) {
+            return Self::Held;
         }
         if let Error::FromSqlConversionFailure(..)
         | Error::IntegralValueOutOfRange(..)

@@ -7,6 +7,7 @@
 use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -15,6 +16,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
 use super::error::StoreError;
+use super::holder;
 use super::observer::{Observer, Step};
 use super::sql::{Connection, Fault};
 use super::tables::process;
@@ -302,8 +304,10 @@ struct Writes {
 
 impl Writes {
     fn work(&self, queue: &mpsc::Receiver<WriteJob>) {
-        while let Ok(first) = queue.recv() {
-            let jobs = std::iter::once(first).chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
+        while let Some(first) = self.next(queue) {
+            let jobs = first
+                .into_iter()
+                .chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
             let (replies, outcome) = self.commit(jobs);
             if let Ok(woken) = &outcome {
                 for wake in woken {
@@ -320,11 +324,32 @@ impl Writes {
         }
     }
 
+    /// Waits for a job; `Some(None)`: there is none, but the node is to stay the holder of the database. `None`: the store is closed.
+    fn next(&self, queue: &mpsc::Receiver<WriteJob>) -> Option<Option<WriteJob>> {
+        if !self.connection.has_fence() {
+            return queue.recv().ok().map(Some);
+        }
+        match queue.recv_timeout(holder::RENEWAL) {
+            Ok(job) => Some(Some(job)),
+            Err(RecvTimeoutError::Timeout) => Some(None),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
     /// Records that the process ends in order, if it does. Without the record the next process doubts what had a task.
     fn end(&self) {
         if self.ends_in_order.load(Ordering::SeqCst) {
-            let _ = process::end(&self.connection);
+            let _ = self.record_end();
         }
+    }
+
+    fn record_end(&self) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        process::end(&transaction)?;
+        if transaction.has_fence() {
+            holder::release(&transaction)?;
+        }
+        transaction.commit()
     }
 
     /// Runs jobs in one transaction and returns their replies, and the wakes to send.

@@ -28,6 +28,8 @@ use tokio::runtime::Handle;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Fault, password_file, translation};
+use crate::store::error::StoreError;
+use crate::store::holder;
 
 /// How a connection presents itself to the server.
 const APPLICATION: &str = "resyncd";
@@ -47,15 +49,18 @@ impl Server {
     /// The server of a URL. Connections are encrypted, unless the server is on this machine, or the URL says otherwise.
     ///
     /// # Errors
-    /// What is wrong with the URL, for a person.
+    /// [`StoreError::Url`].
     pub(crate) fn new(
         url: &str,
         password: Option<&str>,
         authorities: &Authorities,
-    ) -> std::result::Result<Self, String> {
-        let mut config = Config::from_str(url).map_err(|error| described(&error))?;
+    ) -> std::result::Result<Self, StoreError> {
+        let mut config =
+            Config::from_str(url).map_err(|error| StoreError::Url(described(&error)))?;
         if config.get_password().is_some() {
-            return Err("it has a password: name a file with it as `password_file`".to_owned());
+            let error =
+                "the URL of the database has a password: name a file with it as `password_file`";
+            return Err(StoreError::Url(error.to_owned()));
         }
         config.application_name(APPLICATION);
         match password {
@@ -111,6 +116,8 @@ impl Server {
             server: self.clone(),
             prepared: RefCell::default(),
             has_transaction: Cell::new(false),
+            has_failed: Cell::new(false),
+            fence: Cell::new(None),
             changes: Cell::new(0),
         };
         Ok(super::Connection(super::Database::Postgres(session)))
@@ -138,6 +145,16 @@ pub(crate) fn error_of(error: &rusqlite::Error) -> Option<&postgres::Error> {
         }
         _ => None,
     }
+}
+
+/// Another node works on the database.
+#[derive(Debug, thiserror::Error)]
+#[error("another node has taken the place of this one")]
+struct Fenced;
+
+/// Whether an error is that another node works on the database.
+pub(super) fn is_fenced(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::ToSqlConversionFailure(error) if error.is::<Fenced>())
 }
 
 /// An error that shows its cause.
@@ -197,6 +214,10 @@ pub(super) struct Session {
     /// The statements of the connection, by their texts.
     prepared: RefCell<HashMap<String, postgres::Statement>>,
     has_transaction: Cell<bool>,
+    /// Whether a statement of the transaction has failed: the server commits nothing of it.
+    has_failed: Cell<bool>,
+    /// What a transaction that writes checks first; `None`: nothing.
+    fence: Cell<Option<i64>>,
     changes: Cell<u64>,
 }
 
@@ -211,8 +232,11 @@ impl Session {
         let mut client = self.client.borrow_mut();
         let client = client.as_mut().ok_or(rusqlite::Error::InvalidQuery)?;
         let done = blocking(|| run(client));
-        if done.is_err() && client.is_closed() {
-            self.has_transaction.set(false);
+        if done.is_err() {
+            self.has_failed.set(true);
+            if client.is_closed() {
+                self.has_transaction.set(false);
+            }
         }
         done.map_err(failed)
     }
@@ -234,7 +258,30 @@ impl Session {
             begun?;
         }
         self.has_transaction.set(true);
+        self.has_failed.set(false);
         Ok(())
+    }
+
+    /// Begins a transaction that writes, as long as this node is the holder. One that does nothing, as the process is paused, must not keep
+    /// others from taking its place.
+    pub(super) fn begin_writing(&self) -> Result<()> {
+        self.begin("BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'")?;
+        if let Some(fence) = self.fence.get() {
+            let renewed = self.prepare(&holder::renewal())?.execute(&[&fence])?;
+            if renewed == 0 {
+                self.prepare("ROLLBACK")?.execute(&[])?;
+                return Err(rusqlite::Error::ToSqlConversionFailure(Box::new(Fenced)));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_fence(&self, fence: i64) {
+        self.fence.set(Some(fence));
+    }
+
+    pub(super) fn has_fence(&self) -> bool {
+        self.fence.get().is_some()
     }
 
     pub(super) fn has_transaction(&self) -> bool {
@@ -309,9 +356,18 @@ impl Prepared<'_> {
         let statement = match &self.kind {
             Kind::Statement(statement) => statement,
             Kind::Transaction { text, ends } => {
-                let done = self.session.run(|client| client.batch_execute(text));
+                let session = self.session;
+                if text == "COMMIT" && session.has_failed.get() {
+                    // The server would roll it back without an error.
+                    let error = "a statement of the transaction has failed";
+                    return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
+                }
+                let done = session.run(|client| client.batch_execute(text));
                 if *ends {
-                    self.session.has_transaction.set(false);
+                    session.has_transaction.set(false);
+                }
+                if done.is_ok() && text.starts_with("ROLLBACK") {
+                    session.has_failed.set(false);
                 }
                 return done.map(|()| 0);
             }
