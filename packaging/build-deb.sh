@@ -15,7 +15,7 @@ mkdir -p "$output"
 rm -rf "$files"
 mkdir -p "$files"
 
-cargo build --profile dist --features objects --bin resyncd
+cargo build --profile dist --features objects,postgres --bin resyncd
 program=${CARGO_TARGET_DIR:-target}/dist/resyncd
 mkdir "$files/man" "$files/completions"
 "$program" man "$files/man"

@@ -33,7 +33,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for machine in "${machines[@]}"; do
     # Zig links at fixed addresses unless it is told.
-    cargo-zigbuild rustc --profile dist --locked --features objects --bin resyncd --target "$machine-unknown-linux-musl" -- -C link-arg=-pie
+    cargo-zigbuild rustc --profile dist --locked --features objects,postgres --bin resyncd --target "$machine-unknown-linux-musl" -- -C link-arg=-pie
     if [[ $machine == "$(uname -m)" ]]; then
         program=$target/$machine-unknown-linux-musl/dist/resyncd
         mkdir "$work/man" "$work/completions"

@@ -246,6 +246,9 @@ pub struct SourceStatus {
     /// Since when it is paused; `None`: it is not.
     #[serde(default)]
     pub paused_since: Option<String>,
+    /// The node that works on it, where the state is in a database on a server; absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The audits that the daemon makes; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditStatus>,

@@ -93,7 +93,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 102] = [
+const KEYS: [(&str, &str); 107] = [
     ("include", "[]"),
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
@@ -131,6 +131,11 @@ const KEYS: [(&str, &str); 102] = [
     ("xmpp.password_file", "\"\""),
     ("xmpp.password_credential", "\"\""),
     ("xmpp.server", "\"\""),
+    ("store.url", "\"\""),
+    ("store.password", "\"\""),
+    ("store.password_file", "\"\""),
+    ("store.password_credential", "\"\""),
+    ("store.node", "\"\""),
     ("objects.endpoint_url", "\"\""),
     ("objects.region", "\"\""),
     ("objects.access_key_id", "\"\""),

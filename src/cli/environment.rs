@@ -1,7 +1,6 @@
 //! What the configuration needs of the machine: folders with their owner and space, ports, and a public URL that leads here. Nothing
 //! is changed.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -50,13 +49,18 @@ impl Probe {
 /// Tries everything that the daemon needs.
 pub(super) async fn probes(config: &Config) -> Vec<Probe> {
     let mut probes = vec![folder("state_dir", &config.state_dir, true)];
-    let known = Store::known_mirrors(&config.state()).unwrap_or_else(|error| {
-        probes.push(Probe {
-            what: format!("state_dir {}", config.state_dir.display()),
-            found: Err(format!("{error} [{}]", error.code())),
-        });
-        HashMap::new()
-    });
+    let known = Store::known_mirrors(&config.state());
+    if known.is_err() || config.store.url.is_some() {
+        let what = match &config.store.url {
+            Some(url) => format!("store.url {url}"),
+            None => format!("state_dir {}", config.state_dir.display()),
+        };
+        let wrong = known.as_ref().err();
+        let wrong = wrong.map(|error| format!("{error} [{}]", error.code()));
+        let found = wrong.map_or_else(|| Ok("can be used".to_owned()), Err);
+        probes.push(Probe { what, found });
+    }
+    let known = known.unwrap_or_default();
     for source in &config.sources {
         let (tried, known) = (source.clone(), known.get(&source.name).cloned());
         let probing = tokio::task::spawn_blocking(move || places(&tried, known.as_ref()));

@@ -156,11 +156,14 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let status = StatusConfig::read(&mut section);
     let status_at = section.located("listen", status.listen);
     let http = HttpSettings::read(&mut top.table("http"));
-    let limits = read_limits(&mut top.table("limits"));
+    let mut limits = read_limits(&mut top.table("limits"));
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
     let xmpp = read_xmpp(&mut top.table("xmpp"));
     let store = StoreSettings::read(&mut top.table("store"));
+    if store.url.is_some() {
+        bound_uris(&mut limits, &mut top.table("limits"));
+    }
     let objects = ObjectSettings::read(&mut top.table("objects"), &state_dir.value);
     let notify = read_notifications(&mut top);
     let mut section = top.table("publish");
@@ -222,6 +225,21 @@ fn read_limits(section: &mut TableReader<'_, '_>) -> LimitsConfig {
         }
     }
     limits
+}
+
+/// The longest URI that an index of PostgreSQL can have, in bytes, with what else it has.
+const LONGEST_INDEXED: usize = 2560;
+
+/// Bounds the URIs by what a database on a server can have.
+fn bound_uris(limits: &mut LimitsConfig, section: &mut TableReader<'_, '_>) {
+    if limits.uri <= LONGEST_INDEXED {
+        return;
+    }
+    if section.is_present("uri") {
+        reject!(section, "uri", "out-of-range": "a database on a PostgreSQL server can have URIs of up to {LONGEST_INDEXED} bytes");
+    } else {
+        limits.uri = LONGEST_INDEXED;
+    }
 }
 
 /// The class of each key, by table and name.

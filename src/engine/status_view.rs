@@ -154,6 +154,7 @@ fn source(
         next_try_at: next_try_at.filter(|_| is_failing),
         // The engine states them.
         paused_since: None,
+        node: context.store.node().map(str::to_owned),
         audit: None,
         error,
         attention,

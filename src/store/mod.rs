@@ -176,6 +176,8 @@ pub struct Store {
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
     feed_id: String,
+    /// What this machine is called, where several may work on the database.
+    node: Option<String>,
     feed_readers: FeedReaders,
     gap_history: GapHistory,
     unreadable: Arc<UnreadableRows>,
@@ -227,8 +229,9 @@ impl Store {
         let path = place.database();
         let damage = Arc::new(Damage::of(&path));
         let unreadable = Arc::new(UnreadableRows::default());
+        let node = place.node()?;
         let opened = place.open().and_then(|connection| {
-            if let Some(node) = place.node()? {
+            if let Some(node) = &node {
                 connection.check_fence(node.take(&connection)?);
             }
             damage.recheck(&connection)?;
@@ -278,6 +281,7 @@ impl Store {
             damage,
             write_health,
             feed_id,
+            node: node.map(|node| node.name),
             feed_readers: FeedReaders::default(),
             gap_history: GapHistory::default(),
             unreadable,
@@ -295,6 +299,11 @@ impl Store {
     /// The id of the feed. It is random, made with the database: numbers of the feed are positions only together with it.
     pub fn feed_id(&self) -> &str {
         &self.feed_id
+    }
+
+    /// What this machine is called, where the database is on a server.
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
     }
 
     /// Waits until another node has taken the place of this one. Then the process must end at once: whatever it writes may be another's.

@@ -24,7 +24,7 @@ pub struct Connection(Database);
 enum Database {
     Sqlite(rusqlite::Connection),
     #[cfg(feature = "postgres")]
-    Postgres(postgres::Session),
+    Postgres(Box<postgres::Session>),
 }
 
 impl From<rusqlite::Connection> for Connection {

@@ -120,7 +120,9 @@ impl Server {
             fence: Cell::new(None),
             changes: Cell::new(0),
         };
-        Ok(super::Connection(super::Database::Postgres(session)))
+        Ok(super::Connection(super::Database::Postgres(Box::new(
+            session,
+        ))))
     }
 }
 
