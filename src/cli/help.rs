@@ -226,10 +226,14 @@ Examples:
   sudo -u resyncd resyncd store copy /var/lib/resyncd \\
       postgres://resyncd@db.example.net/resyncd
 
-Stop the daemon first, and name the other database in [store] afterwards. The
-feed and all positions stay the same. The state that was copied stays as it is.
+  sudo -u resyncd resyncd store new-feed
 
-Exit status: 0, or 1 if nothing was copied.";
+Stop the daemon first. After `copy`, name the other database in [store]: the feed
+and all positions stay the same, and the state that was copied stays as it is.
+`new-feed` is for a database that was restored to an earlier time: readers of the
+feed learn that they have to begin anew.
+
+Exit status: 0, or 1 if nothing was changed.";
 
 pub(super) const NODES: &str = "\
 Examples:

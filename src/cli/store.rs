@@ -6,8 +6,9 @@ use indicatif::{HumanCount, HumanDuration};
 use super::exit_status::OK;
 use super::failure::Failure;
 use super::users::refuse_another_user;
+use crate::clock;
 use crate::config::Config;
-use crate::store::{StatePlace, StoreError, move_state};
+use crate::store::{StatePlace, StoreError, begin_another_feed, move_state};
 
 /// Arguments of `store`.
 #[derive(Debug, clap::Args)]
@@ -20,6 +21,8 @@ pub(super) struct StoreArguments {
 enum StoreCommand {
     /// Copy the state into a database that has none, with its feed and all positions, while no daemon runs
     Copy(CopyArguments),
+    /// Begin another feed, after the database was restored to an earlier time, while no daemon runs
+    NewFeed,
 }
 
 #[derive(Debug, clap::Args)]
@@ -33,8 +36,16 @@ struct CopyArguments {
 }
 
 pub(super) async fn store(config: &Config, arguments: &StoreArguments) -> Result<u8, Failure> {
-    let StoreCommand::Copy(CopyArguments { from, to }) = &arguments.command;
     refuse_another_user(&config.state_dir)?;
+    let CopyArguments { from, to } = match &arguments.command {
+        StoreCommand::Copy(copy) => copy,
+        StoreCommand::NewFeed => {
+            let (state, now) = (config.state(), clock::now().wall);
+            let feed = in_background(move || begin_another_feed(&state, now)).await?;
+            println!("{feed}: the id of the feed");
+            return Ok(OK);
+        }
+    };
     let (source, target) = (config.state_at(from)?, config.state_at(to)?);
     let rows = in_background(move || move_state(&source, &target)).await?;
     let Some(rows) = rows else {

@@ -16,7 +16,7 @@ use super::holder;
 use super::place::StatePlace;
 use super::schema::{self, DATABASE};
 use super::sql::Connection;
-use super::tables::{followed_source, mirror};
+use super::tables::{feed, followed_source, mirror};
 use super::transfer::copy_rows;
 
 /// Copies the database of a folder into a new file, also while a daemon writes to it. Whoever uses the copy as its database has
@@ -148,12 +148,32 @@ pub fn move_state(from: &StatePlace, to: &StatePlace) -> Result<Option<u64>, Sto
         return Err(StoreError::HasState(to.shown()));
     }
     let rows = copy_rows(&database, &target)?;
-    for connection in [database, target] {
-        if connection.has_fence() {
-            holder::release(&connection)?;
-        }
-    }
+    release(&database)?;
+    release(&target)?;
     Ok(Some(rows))
+}
+
+/// Makes the feed of a state another one: the database is one of an earlier time, and gives numbers again that readers have seen. Returns
+/// the id of the feed.
+///
+/// # Errors
+/// [`StoreError::Locked`] or [`StoreError::Held`] if a process works on the state; an error of the database.
+pub fn begin_another_feed(place: &StatePlace, now: DateTime<Utc>) -> Result<String, StoreError> {
+    let _lock = folder::lock(&place.folder)?;
+    let database = hold(place)?;
+    let transaction = database.transaction()?;
+    feed::begin_another(&transaction, now)?;
+    let id = feed::id(&transaction)?;
+    transaction.commit()?;
+    release(&database)?;
+    Ok(id)
+}
+
+fn release(connection: &Connection) -> Result<(), StoreError> {
+    if connection.has_fence() {
+        holder::release(connection)?;
+    }
+    Ok(())
 }
 
 /// A connection to the database of a place, on which no other node works meanwhile.

@@ -81,7 +81,7 @@ pub use arrival::{Receipt, Recipient};
 pub use audit::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, ListTimes, PathState,
 };
-pub use backup::{KnownMirror, back_up, copy_state, move_state, restore};
+pub use backup::{KnownMirror, back_up, begin_another_feed, copy_state, move_state, restore};
 pub use change::{Change, Origin, VersionRule};
 use corruption::{Check, Damage};
 pub use error::StoreError;
@@ -304,6 +304,17 @@ impl Store {
     /// What this machine is called, where the database is on a server.
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()
+    }
+
+    /// Makes sure that no other node has taken the place of this one, before what all nodes have is changed.
+    ///
+    /// # Errors
+    /// An error of the database; its code is `database-held` if another one has.
+    pub async fn confirm_place(self: &Arc<Self>) -> Result<(), StoreError> {
+        match self.node {
+            Some(_) => self.write(|_| Ok(())).await,
+            None => Ok(()),
+        }
     }
 
     /// Waits until another node has taken the place of this one. Then the process must end at once: whatever it writes may be another's.

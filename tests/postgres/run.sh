@@ -35,7 +35,7 @@ settings="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories=$wor
 control() {
     as_server "$programs/pg_ctl" --pgdata "$work/server/data" --wait --silent "$@"
 }
-trap 'control stop --mode immediate || true; rm -rf "$work"' EXIT
+trap 'control stop --mode immediate || true; as_server "$programs/pg_ctl" --pgdata "$work/server/standby" --silent stop --mode immediate || true; rm -rf "$work"' EXIT
 control start --log "$work/server/log" --options "$settings"
 createdb=("$programs/createdb" --host 127.0.0.1 --port "$port" --username postgres)
 
@@ -48,7 +48,14 @@ if [[ -n $tests ]]; then
         --skip resource_is_written_once_for_its_entry --quiet
 fi
 "${createdb[@]}" resyncd
+# A standby that lacks nothing that was committed.
+standby=$((port + 1))
+as_server "$programs/pg_basebackup" --pgdata "$work/server/standby" --write-recovery-conf --host 127.0.0.1 --port "$port" --username postgres
+as_server "$programs/pg_ctl" --pgdata "$work/server/standby" --wait --silent start --log "$work/server/standby.log" --options "${settings/-p $port/-p $standby}"
+settings+=" -c synchronous_standby_names=*"
+control restart --log "$work/server/log" --options "$settings"
 export -f control as_server
 mkdir "$work/run"
 RESTART="control restart --mode immediate --log '$work/server/log' --options '$settings'" \
-    programs=$programs work=$work python3 "$here/test_postgres.py" "$resyncd" "$work/run" "postgres://postgres@127.0.0.1:$port/resyncd"
+    FAILOVER="control stop --mode immediate; as_server '$programs/pg_ctl' --pgdata '$work/server/standby' --wait --silent promote" \
+    programs=$programs work=$work python3 "$here/test_postgres.py" "$resyncd" "$work/run" "postgres://postgres@127.0.0.1:$port,127.0.0.1:$standby/resyncd?target_session_attrs=read-write"

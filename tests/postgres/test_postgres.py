@@ -1,4 +1,5 @@
-"""The state in a PostgreSQL database: test_postgres.py RESYNCD FOLDER URL. RESTART is the command that restarts the server."""
+"""The state in a PostgreSQL database: test_postgres.py RESYNCD FOLDER URL. RESTART and FAILOVER are commands: what restarts the server, and what ends it and promotes its
+standby."""
 
 import json
 import os
@@ -180,11 +181,14 @@ def main():
         for _ in range(3):
             subprocess.run(["bash", "-c", os.environ["RESTART"]], check=True)
             time.sleep(3)
+        step("the server was restarted three times")
+        subprocess.run(["bash", "-c", os.environ["FAILOVER"]], check=True)
+        time.sleep(3)
         assert two.daemon.poll() is None, two.log()[-3000:]
         stopped.set()
         changing.join()
         until("in step after restarts of the server", is_in_step)
-        step("the server was restarted three times")
+        step("its standby was promoted")
 
         until("in sync", lambda: two.source()["sets"][0]["state"] == "in-sync")
         assert "in sync" in two.run("audit")
@@ -204,8 +208,9 @@ def main():
         again = two.changes()
         assert again[0] == feed and {**again[1], **changes} == again[1], "the feed goes on"
         assert "in sync" in two.run("audit")
-        step("the state was moved to SQLite")
         two.stop()
+        assert feed not in two.run("store", "new-feed")
+        step("the state was moved to SQLite")
     except BaseException:
         for node in (one, two):
             sys.stderr.write(f"--- {node.name}\n{node.log()[-6000:]}\n")

@@ -256,6 +256,11 @@ impl Publisher {
         executed: Result<Vec<ExecutedTask>, Panicked>,
     ) -> Result<(), Panicked> {
         let (context, batch) = (&self.context, executed?);
+        let store = &context.source.store;
+        let event = "database error; nothing is published, retrying";
+        if !until_stored(context, event, || store.confirm_place()).await? {
+            return Ok(());
+        }
         let (mirror, deletes) = (Arc::clone(&context.mirror), context.source.source.delete);
         let versions = context.source.versions.clone();
         let publishing = tokio::task::spawn_blocking(move || {
