@@ -54,7 +54,7 @@ pub(crate) struct TestDatabase(Connection);
 impl TestDatabase {
     /// Opens a database that a [`Store`](crate::store::Store) has created. It may be open there as well.
     pub(crate) fn open(folder: &Path) -> Self {
-        Self(place(folder).open_for_queries().unwrap())
+        Self(place(folder).open().unwrap())
     }
 
     /// Adds entries to the feed, of updates of one resource that were applied at these times.
