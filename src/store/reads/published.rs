@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::sql::{Connection, params};
+use crate::store::sql::Connection;
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::ResourceUri;
 
@@ -167,18 +167,23 @@ impl PublishedRows<'_> {
     pub fn changes<E: From<StoreError>>(
         &self,
         set: SetId,
-        (after, until): (i64, i64),
+        (mut after, until): (i64, i64),
         mut each: impl FnMut(PublishedChange) -> Result<bool, E>,
     ) -> Result<(), E> {
         let failed = |error: rusqlite::Error| E::from(StoreError::from(error));
-        let mut changes = feed::of_set(self.sql).map_err(failed)?;
-        let rows = changes.query_map(params![set, after, until], SetChange::from_row);
-        for row in rows.map_err(failed)? {
-            if !each(self.change(row.map_err(failed)?)?)? {
-                break;
+        loop {
+            let rows = feed::of_set(self.sql, set, (after, until), ROWS).map_err(failed)?;
+            let is_end = rows.len() < ROWS;
+            after = rows.last().map_or(after, |last| last.seq);
+            for row in rows {
+                if !each(self.change(row)?)? {
+                    return Ok(());
+                }
+            }
+            if is_end {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// The resource of a Source that has a path in the mirror; `None`: there never was one, or it is long gone.

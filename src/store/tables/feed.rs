@@ -1,7 +1,7 @@
 //! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, whether a patch made the
 //! file, and whether links are left out. An entry names the row of its resource.
 
-use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, Statement, params};
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use resourcesync::entries::LinkLimit;
 use resourcesync::{Link, SourceTime};
@@ -128,14 +128,13 @@ pub(crate) fn after(
     unreadable: &UnreadableRows,
 ) -> Result<Vec<FeedEntry>> {
     let mut entries = sql.prepare_cached(&format!(
-        "SELECT {ENTRIES} WHERE seq > ?1 AND (?2 OR feed.change <> ?3) ORDER BY seq"
+        "SELECT {ENTRIES} WHERE seq > ?1 AND (?2 OR feed.change <> ?3) ORDER BY seq LIMIT ?4"
     ))?;
-    readable(
-        &mut entries,
-        params![since, links, LINKED],
-        limit,
-        unreadable,
-    )
+    readable(since, limit, |since| {
+        let values = params![since, links, LINKED, Count::of_rows(limit)];
+        let rows = entries.query_map(values, |row| numbered(row, unreadable))?;
+        rows.collect()
+    })
 }
 
 /// The number of the entry that is so many entries before a number; `None`: there are not so many.
@@ -166,10 +165,14 @@ pub(crate) fn of_source(
     unreadable: &UnreadableRows,
 ) -> Result<Vec<FeedEntry>> {
     let mut entries = sql.prepare_cached(&format!(
-        "SELECT {ENTRIES} WHERE seq > ?1 AND seq <= ?2 AND source_set.source = ?3 AND feed.change <> ?4 ORDER BY seq"
+        "SELECT {ENTRIES} WHERE seq > ?1 AND seq <= ?2 AND source_set.source = ?3 AND feed.change <> ?4
+         ORDER BY seq LIMIT ?5"
     ))?;
-    let values = params![since, until, source, LINKED];
-    readable(&mut entries, values, limit, unreadable)
+    readable(since, limit, |since| {
+        let values = params![since, until, source, LINKED, Count::of_rows(limit)];
+        let rows = entries.query_map(values, |row| numbered(row, unreadable))?;
+        rows.collect()
+    })
 }
 
 /// Of the entries with a number from `first` (`None`: from the oldest) and below `before`, newest first: those of a Source and of a URI, if
@@ -187,23 +190,43 @@ pub(crate) fn newest(
            AND (CAST(?4 AS TEXT) IS NULL OR removed_resource.identity = ?4 OR feed.resource_id IN (
                SELECT id FROM resource WHERE source IN (SELECT DISTINCT source FROM source_set) AND identity = ?4))
            AND feed.change <> ?5
-         ORDER BY seq DESC"
+         ORDER BY seq DESC LIMIT ?6"
     ))?;
     let first = first.unwrap_or(i64::MIN);
-    let values = params![first, before, source, uri.map(Identity), LINKED];
-    readable(&mut entries, values, limit, unreadable)
+    readable(before, limit, |before| {
+        let limit = Count::of_rows(limit);
+        let values = params![first, before, source, uri.map(Identity), LINKED, limit];
+        let rows = entries.query_map(values, |row| numbered(row, unreadable))?;
+        rows.collect()
+    })
 }
 
-/// The first entries that can be read. A page without any that can would look like the end of the feed.
+/// An entry with its number; `None`: it can't be read.
+type NumberedEntry = (i64, Option<FeedEntry>);
+
+fn numbered(row: &Row<'_>, unreadable: &UnreadableRows) -> Result<NumberedEntry> {
+    let entry = unreadable.read(row, "source", FeedEntry::from_row)?;
+    Ok((row.get("seq")?, entry))
+}
+
+/// The first entries that can be read. A page without any that can would look like the end of the feed. `next`: the next entries from a
+/// number on, `limit` at most, because a query may read all of its rows at once.
 fn readable(
-    entries: &mut Statement<'_>,
-    values: impl Params,
+    from: i64,
     limit: usize,
-    unreadable: &UnreadableRows,
+    mut next: impl FnMut(i64) -> Result<Vec<NumberedEntry>>,
 ) -> Result<Vec<FeedEntry>> {
-    let read = |row: &Row<'_>| unreadable.read(row, "source", FeedEntry::from_row);
-    let rows = entries.query_map(values, read)?;
-    rows.filter_map(Result::transpose).take(limit).collect()
+    let (mut entries, mut from) = (Vec::new(), from);
+    loop {
+        let found = next(from)?;
+        let is_end = found.len() < limit;
+        from = found.last().map_or(from, |(seq, _)| *seq);
+        entries.extend(found.into_iter().filter_map(|(_, entry)| entry));
+        if is_end || entries.len() >= limit {
+            entries.truncate(limit);
+            return Ok(entries);
+        }
+    }
 }
 
 /// Whether there is an entry with a number below that one.
@@ -491,19 +514,26 @@ const OF_SET: &str = "feed.set_id IN (SELECT id FROM source_set WHERE source = (
     AND seq > ?2 AND seq <= ?3 AND (feed.change IN ('d', 'deleted')
         OR EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = feed.resource_id))";
 
-/// The query of the changes of a set with a number after one and up to another one, oldest first.
-pub(crate) fn of_set(sql: &Connection) -> Result<Statement<'_>> {
+/// The changes of a set with a number after one and up to another one, oldest first, at most `limit`.
+pub(crate) fn of_set(
+    sql: &Connection,
+    set: SetId,
+    (after, until): (i64, i64),
+    limit: usize,
+) -> Result<Vec<SetChange>> {
     sql.prepare_cached(&format!(
         "SELECT seq, feed.applied_at AS at, feed.resource_id AS resource, feed.change AS change, feed.path AS path,
                 COALESCE(resource.uri, removed_resource.uri) AS uri
          FROM feed LEFT JOIN removed_resource ON removed_resource.id = feed.resource_id
               LEFT JOIN resource ON resource.id = feed.resource_id
-         WHERE {OF_SET} ORDER BY seq"
-    ))
+         WHERE {OF_SET} ORDER BY seq LIMIT ?4"
+    ))?
+    .query_map(params![set, after, until, Count::of_rows(limit)], SetChange::from_row)?
+    .collect()
 }
 
 impl SetChange {
-    pub(crate) fn from_row(row: &Row<'_>) -> Result<Self> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
         let uri: ResourceUri = column(row, "uri")?;
         let path: String = row.get("path")?;
         Ok(Self {

@@ -146,10 +146,11 @@ pub(crate) fn next(
     after: ResourceId,
     limit: usize,
 ) -> Result<Vec<(ResourceId, bool)>> {
+    // With a subquery in its place, PostgreSQL would read the tasks of all sets first.
     sql.prepare_cached(
-        "SELECT resource_id, doubted = 0 AND (applied_at IS NULL OR deleted = 1)
-             AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = member.resource_id)
+        "SELECT member.resource_id, doubted = 0 AND (applied_at IS NULL OR deleted = 1) AND task.resource_id IS NULL
          FROM member CROSS JOIN resource ON resource.id = member.resource_id
+              LEFT JOIN task ON task.resource_id = member.resource_id
          WHERE member.set_id = ?1 AND member.resource_id > ?2 ORDER BY member.resource_id LIMIT ?3",
     )?
     .query_map(params![set, after, Count::of_rows(limit)], |row| {

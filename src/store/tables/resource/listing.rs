@@ -88,13 +88,15 @@ pub(crate) fn with_part(
     unreadable: &UnreadableRows,
 ) -> Result<Option<String>> {
     let mut identities = sql.prepare_cached(
-        "SELECT identity, id FROM resource WHERE source = ?1 AND identity >= ?2 ORDER BY identity",
+        "SELECT identity, id FROM resource WHERE source = ?1 AND identity >= ?2 ORDER BY identity LIMIT ?3",
     )?;
     let mut view = sql.prepare_cached(&format!(
         "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
          WHERE resource.id = ?1 AND applied_at IS NOT NULL"
     ))?;
-    let mut rows = identities.query(params![source, from.max(begin)])?;
+    // One more shows where to go on.
+    let most = Count::of_rows(rows_left.saturating_add(1));
+    let mut rows = identities.query(params![source, from.max(begin), most])?;
     while let Some(row) = rows.next()?.as_ref() {
         let identity = row.get_ref(0)?.as_str()?;
         if !identity.starts_with(begin) {

@@ -10,7 +10,7 @@ use super::{COLUMNS, Task, TaskState};
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::identity::Identity;
 use crate::store::tables::resource::IS_DOUBTED;
-use crate::store::tables::values::{Column, Micros, column};
+use crate::store::tables::values::{Column, Count, Micros, column};
 
 /// The hosts that have tasks of a state. Each costs one look-up in the index, whatever the number of tasks.
 pub(crate) fn authorities(sql: &Connection, source: &str, state: TaskState) -> Result<Vec<String>> {
@@ -38,12 +38,19 @@ pub(crate) fn due_of_host(
     // Those in progress come first, hundreds of them: the index alone shows which they are.
     let mut due = sql.prepare_cached(
         "SELECT resource_id FROM task WHERE source = ?1 AND state = ?4 AND authority = ?2 AND not_before <= ?3
-         ORDER BY not_before, resource_id",
+         ORDER BY not_before, resource_id LIMIT ?5",
     )?;
     let mut task = sql.prepare_cached(&format!(
         "SELECT {COLUMNS}, {IS_DOUBTED} FROM task JOIN resource ON resource.id = task.resource_id WHERE task.resource_id = ?1"
     ))?;
-    let mut rows = due.query(params![source, authority, Micros(now), Column(&state)])?;
+    let most = Count::of_rows(limit.saturating_add(in_progress.len()));
+    let mut rows = due.query(params![
+        source,
+        authority,
+        Micros(now),
+        Column(&state),
+        most
+    ])?;
     let mut tasks = Vec::new();
     while tasks.len() < limit
         && let Some(row) = rows.next()?.as_ref()
