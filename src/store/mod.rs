@@ -1,8 +1,10 @@
-//! SHELL, SQLite: what survives the process. The inbox, the tasks, the resources, the channels, the coverage of each set
+//! SHELL, SQLite or PostgreSQL: what survives the process. The inbox, the tasks, the resources, the channels, the coverage of each set
 //! and the change feed.
 //!
 //! | module | what it has |
 //! |---|---|
+//! | `sql` | connections to either database; where it is, is a `place` |
+//! | `holder` | the node that works on a database on a server |
 //! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit`; transactions of use cases begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
@@ -12,7 +14,7 @@
 //! | `folder`, `process_start` | the folder of the database; what a process does first: it doubts what a killed one has left |
 //! | `schema`, `corruption`, `write_health` | the schema and its number; a damaged database; whether writes succeed |
 //! | `unreadable` | the rows that can't be read, by Source |
-//! | `copy`, `backup` | a copy of the database |
+//! | `copy`, `backup`, `transfer` | a copy of the database; its rows in another one |
 //! | `change` | a change, as documents state it and `tx` applies it |
 //! | `ids` | the ids of rows, one type a table |
 //! | `named` | which resources a list names |

@@ -271,7 +271,7 @@ fn spans(
         after = lost;
         from = match feed::first_after(sql, lost)? {
             Some((_, at)) => at - TimeDelta::microseconds(1),
-            None => feed::floor(sql)?.map_or(from, |lost_at| lost_at.max(from)),
+            None => feed::floor(sql)?.max(from),
         };
     }
     if let Some(oldest) = oldest.filter(|oldest| *oldest > from) {

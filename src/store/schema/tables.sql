@@ -406,17 +406,14 @@ CREATE TABLE feed_id (
     feed TEXT NOT NULL
 );
 
--- The greatest number that was used. Where several write, it is the row that puts their commits in the order of the numbers.
+-- The greatest number that was used, a time that each further entry is later than, and that time before the last change of it.
 CREATE TABLE feed_number (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    last INTEGER NOT NULL
+    last INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    before INTEGER NOT NULL
 );
-INSERT INTO feed_number VALUES (1, 0);
-
-CREATE TABLE feed_floor (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    at INTEGER NOT NULL
-);
+INSERT INTO feed_number VALUES (1, 0, 0, 0);
 
 CREATE TABLE feed_trim (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -297,9 +297,6 @@ pub(crate) fn oldest_before(
 
 /// Removes the entries up to one.
 pub(crate) fn trim(sql: &Connection, last: i64) -> Result<()> {
-    if let Some((_, at)) = last_until(sql, last)? {
-        set_floor(sql, floor(sql)?.map_or(at, |floor| floor.max(at)))?;
-    }
     sql.execute("DELETE FROM feed WHERE seq <= ?1", [last])?;
     sql.execute(
         "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(feed_trim.last, excluded.last)",
@@ -405,45 +402,37 @@ fn pairing(links: &[Link]) -> (Vec<Link>, bool) {
 /// By how much the clock may be set back so that the times of the entries go on increasing.
 const SMALL_STEP: TimeDelta = TimeDelta::minutes(1);
 
-/// The time of an entry: later than those of all before it, because an interval of time must not end between two entries of one time, and
-/// than each [snapshot](begin_snapshot). A clock that was set back further has the published changes begin anew.
-fn next_time(sql: &Connection, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
+/// Takes a number of the feed, or none, and a time that is later than all before it, because an interval of time must not end between two
+/// entries of one time, nor within a [snapshot](begin_snapshot). A clock that was set back further has the published changes begin anew.
+/// Where several write, this is what puts their commits in the order of the numbers.
+fn next(sql: &Connection, numbers: i64, now: DateTime<Utc>) -> Result<(i64, DateTime<Utc>)> {
     let now = now.trunc_subsecs(6);
-    let before = last(sql)?.map(|(_, at)| at).max(floor(sql)?);
-    let Some(before) = before.filter(|before| *before >= now) else {
-        return Ok(now);
-    };
-    if before - now <= SMALL_STEP {
-        return Ok(before + TimeDelta::microseconds(1));
+    let (seq, Micros(at), Micros(before)) = sql
+        .prepare_cached(
+            "UPDATE feed_number SET last = last + ?1, before = at, at = CASE WHEN at >= ?2 AND at - ?2 <= ?3 THEN at + 1 ELSE ?2 END
+             RETURNING last, at, before",
+        )?
+        .query_row(
+            params![numbers, Micros(now), SMALL_STEP.num_microseconds()],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+    if at <= before {
+        published_set::begin_anew(sql, seq - numbers, now - TimeDelta::microseconds(1))?;
     }
-    let seq = last_number(sql)?;
-    published_set::begin_anew(sql, seq, now - TimeDelta::microseconds(1))?;
-    set_floor(sql, now)?;
-    Ok(now)
+    Ok((seq, at))
 }
 
 /// Begins a snapshot: who reads after this has been committed has all entries up to its time, and all that follow are of a later one.
 pub(crate) fn begin_snapshot(sql: &Connection, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
-    let at = next_time(sql, now)?;
-    set_floor(sql, at)?;
+    next(sql, 0, now).map(|(_, at)| at)
+}
+
+/// A time that each new entry is later than: that of the last snapshot, or of the last entry, even if it was removed since.
+pub(crate) fn floor(sql: &Connection) -> Result<DateTime<Utc>> {
+    let Micros(at) = sql
+        .prepare_cached("SELECT at FROM feed_number")?
+        .query_row([], |row| row.get(0))?;
     Ok(at)
-}
-
-/// A time that each new entry is later than: that of the last snapshot, or of an entry that was removed since.
-pub(crate) fn floor(sql: &Connection) -> Result<Option<DateTime<Utc>>> {
-    let floor: Option<Micros> = sql
-        .prepare_cached("SELECT at FROM feed_floor")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(floor.map(|Micros(at)| at))
-}
-
-fn set_floor(sql: &Connection, at: DateTime<Utc>) -> Result<()> {
-    sql.prepare_cached(
-        "INSERT INTO feed_floor (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1",
-    )?
-    .execute([Micros(at)])
-    .map(drop)
 }
 
 /// The number and the time of the newest entry; `None`: the feed is empty.
@@ -569,10 +558,7 @@ pub(crate) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
             origin.push_str(suffix);
         }
     }
-    let at = next_time(sql, entry.applied_at)?;
-    let seq = sql
-        .prepare_cached("UPDATE feed_number SET last = last + 1 RETURNING last")?
-        .query_row([], |row| row.get(0))?;
+    let (seq, at) = next(sql, 1, entry.applied_at)?;
     sql.prepare_cached(
         "INSERT INTO feed (seq, applied_at, set_id, change, path, length, changed_at, origin, links, resource_id)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",

@@ -70,7 +70,10 @@ impl TestDatabase {
         self.0.execute(resource, []).unwrap();
         for applied_at in applied_at {
             self.0
-                .execute("UPDATE feed_number SET last = last + 1", [])
+                .execute(
+                    "UPDATE feed_number SET last = last + 1, at = MAX(at, ?1)",
+                    [Micros(applied_at)],
+                )
                 .unwrap();
             let entry =
                 "INSERT INTO feed (seq, applied_at, set_id, resource_id, change, path, origin)
