@@ -25,13 +25,14 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> Re
     let sources = config.sources.len();
     let proxies = config.http.proxies.clone();
     notify_systemd(&[NotifyState::Status("opening the database")]);
+    let is_on_server = config.store.url.is_some();
     let mut standby = Standby::default();
     let started = loop {
         match Daemon::start(config.clone()).await {
-            Err(StartError::Store(held @ StoreError::Held(_))) => {
+            Err(StartError::Store(error)) if is_on_server && error.passes() => {
                 tokio::select! {
                     () = signals.wait() => return Ok(OK),
-                    () = standby.wait(&held) => {}
+                    () = standby.wait(&error) => {}
                 }
             }
             started => break started,
@@ -105,7 +106,7 @@ pub(super) async fn run(config: Config, path: &Path, hangup: ReloadSignal) -> Re
     Ok(status)
 }
 
-/// A daemon that waits until no other node works on the database.
+/// A daemon that waits until its database can be reached, and no other node works on it.
 #[derive(Default)]
 struct Standby {
     has_begun: bool,
@@ -115,11 +116,11 @@ impl Standby {
     /// The time between two looks at the database.
     const PAUSE: Duration = Duration::from_secs(1);
 
-    async fn wait(&mut self, held: &StoreError) {
+    async fn wait(&mut self, error: &StoreError) {
         if !self.has_begun {
             self.has_begun = true;
-            tracing::info!("standby: {held}");
-            let status = format!("standby: {held}");
+            tracing::warn!(code = error.code(), "standby: {error}");
+            let status = format!("standby: {error}");
             notify_systemd(&[NotifyState::Ready, NotifyState::Status(&status)]);
         }
         notify_systemd(&[NotifyState::Watchdog]);

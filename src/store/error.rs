@@ -172,6 +172,11 @@ impl StoreError {
         }
     }
 
+    /// Whether a database on a server may be used a little later.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Held(_)) || self.is_write_failure()
+    }
+
     /// Whether nothing could be written because of the disk or another process.
     pub(super) fn is_write_failure(&self) -> bool {
         let cause = match self {
