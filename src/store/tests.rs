@@ -14,6 +14,7 @@ mod hub_claims;
 mod inbox;
 mod linked;
 mod lists;
+mod moving;
 mod opening;
 mod parts;
 mod plans;

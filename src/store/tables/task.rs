@@ -313,10 +313,14 @@ fn change(
     params: impl Params,
 ) -> Result<bool> {
     let before = tallied(sql, resource)?;
-    let is_changed = sql.prepare_cached(statement)?.execute(params)? > 0;
+    let after = sql
+        .prepare_cached(&format!("{statement} RETURNING {TALLIED}"))?
+        .query_row(params, TallyKey::from_row)
+        .optional()?;
+    let is_changed = after.is_some();
     if is_changed {
         sql.add(before, -1);
-        sql.add(tallied(sql, resource)?, 1);
+        sql.add(after, 1);
     }
     Ok(is_changed)
 }
