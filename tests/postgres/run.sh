@@ -43,7 +43,7 @@ if [[ -n $tests ]]; then
     "${createdb[@]}" tests
     # What is about the file of SQLite is left out.
     RESYNCD_TEST_POSTGRES="postgres://postgres@127.0.0.1:$port/tests" "$tests" --test-threads 4 store::tests engine::simulation::scenarios \
-        --skip store::tests::corruption --skip store::tests::opening --skip store::tests::size --skip a_database_shrinks \
+        --skip store::tests::corruption --skip store::tests::opening --skip store::tests::size \
         --skip database_shrinks_when_entries_are_removed --skip feed_has_another_id_in_each_database \
         --skip resource_is_written_once_for_its_entry --quiet
 fi
