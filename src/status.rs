@@ -57,6 +57,11 @@ pub type AttentionOf<'a> = (
 );
 
 impl Status {
+    /// The node that works on the Sources, where the state is in a database on a server.
+    pub fn node(&self) -> Option<&str> {
+        self.sources.first()?.node.as_deref()
+    }
+
     /// What waits for a person: of the daemon first, then of each Source and its sets.
     pub fn attentions(&self) -> impl Iterator<Item = AttentionOf<'_>> {
         let of_daemon = self.attention.iter().map(|found| (None, None, found));

@@ -223,13 +223,13 @@ Exit status: 0, or 1 if the database is still the former one.";
 
 pub(super) const STORE: &str = "\
 Examples:
-  resyncd store copy /var/lib/resyncd postgres://resyncd@db.example.net/resyncd
+  resyncd store copy /var/lib/resyncd/ postgres://resyncd@db.example.net/resyncd
   resyncd store new-feed
 
 As the user of the daemon, which is stopped. After `copy`, name the other
-database in [store]: the feed and all positions stay the same, and the state that
-was copied stays as it is. `new-feed` is for a database that was restored to an
-earlier time: readers of the feed learn that they have to begin anew.
+database in [store]: the feed and all positions stay the same, and the state
+that was copied stays as it is. `new-feed` is for a database that was restored
+to an earlier time: readers of the feed learn that they have to begin anew.
 
 Exit status: 0, or 1 if nothing was changed.";
 

@@ -14,7 +14,7 @@ use super::families::{
     SET_HELD, SET_LAST_POLL, SET_NEWEST_DOCUMENT, SET_NEXT_POLL, SET_NOTICES, SET_PATCHES,
     SET_PENDING, SET_RESOURCES, SET_STATE, SET_SYNCED_UNTIL, SET_UNAVAILABLE, SET_UNDATED,
     SET_UNREAD, SOURCE_ATTENTION, SOURCE_AUDIT_FILES, SOURCE_AUDIT_TIME, SOURCE_ERRORS,
-    SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
+    SOURCE_NODE, SOURCE_NOTICES, SOURCE_SETS, SOURCE_STATE, UNFOLLOWED,
 };
 use super::process::add_process;
 use super::samples::Samples;
@@ -62,6 +62,9 @@ pub fn exposition(status: &Status, counters: &Counters) -> Result<String, promet
 fn add_source(samples: &mut Samples, source: &SourceStatus, now: Option<f64>) {
     let name = source.name.as_str();
     samples.add_state(&SOURCE_STATE, &[name], SOURCE_STATES, &source.state);
+    if let Some(node) = &source.node {
+        samples.add(&SOURCE_NODE, &[name, node.as_str()], 1.0);
+    }
     samples.add(&SOURCE_SETS, &[name], source.sets.len() as f64);
     if let Some(error) = &source.error {
         samples.add(&SOURCE_ERRORS, &[name, error.code.as_str()], 1.0);

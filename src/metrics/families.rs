@@ -73,6 +73,8 @@ families! {
 
     SOURCE_STATE: Gauge "resyncd_source_state" ["source", "state"]
         "1 for the state of the Source, 0 for the others.";
+    SOURCE_NODE: Gauge "resyncd_source_node" ["source", "node"]
+        "1, with the node that works on the Source, where the state is in a PostgreSQL database.";
     SOURCE_SETS: Gauge "resyncd_source_sets" ["source"]
         "Sets of the Source that are followed.";
     SOURCE_ERRORS: Gauge "resyncd_source_errors" ["source", "code"]
