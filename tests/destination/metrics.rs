@@ -11,7 +11,8 @@ use super::packing::LIST;
 use crate::support::{Exposition, NAME, Rig, SET, client, eventually, resources, send};
 
 /// What has no sample while nothing is wrong, or without a limit of the system.
-const MAY_BE_ABSENT: [&str; 14] = [
+const MAY_BE_ABSENT: [&str; 15] = [
+    "resyncd_source_node",
     "resyncd_published_resources",
     "resyncd_published_subscribers",
     "resyncd_published_subscriber_behind_seconds",
