@@ -40,6 +40,8 @@ fn add_entries(rig: &Rig) {
         rig.uri(&name(RESOURCES))
     );
     assert_eq!(database.execute(&add, []).unwrap(), ENTRIES);
+    let number = "UPDATE feed_number SET last = (SELECT MAX(seq) FROM feed)";
+    assert_eq!(database.execute(number, []).unwrap(), 1);
 }
 
 fn name(n: usize) -> String {

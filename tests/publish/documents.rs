@@ -280,12 +280,15 @@ async fn changes_reach_the_third_of_a_chain_by_push_and_lost_ones_by_the_next() 
         until_equal(&last, &relaying, &relayed).await;
         let has_gap = |set: &SetStatus| set.channels.iter().any(|channel| channel.gaps == 1);
         destination.until("the gap was seen", has_gap).await;
-        let lines = destination.operator.changes(0).await;
-        let origin = |name: &str| {
-            let line = lines.iter().find(|line| line.uri.ends_with(name));
+        // An entry follows its file.
+        let origin = eventually("its entry", Some(destination.wakes()), async || {
+            let lines = destination.operator.changes(0).await;
+            let line = lines.iter().find(|line| line.uri.ends_with(lost));
             line.map(|line| line.origin.clone())
-        };
-        assert_eq!(origin(lost).as_deref(), Some("change-list"), "{lines:#?}");
+                .ok_or(format!("{lines:#?}"))
+        })
+        .await;
+        assert_eq!(origin, "change-list");
     }
 }
 
