@@ -246,6 +246,39 @@ async fn search_in_the_feed_reads_no_more_than_its_part() {
     }
 }
 
+#[tokio::test]
+async fn entries_that_are_unreadable_do_not_end_a_page() {
+    let world = World::new().await;
+    let names = ["a", "b", "c", "d"];
+    world
+        .announce(names.map(|name| created(name, 10)).into())
+        .await;
+    world.work("1").await;
+    world
+        .store
+        .write(|tx| {
+            let damage = "UPDATE feed SET links = 'no links' WHERE seq IN (2, 3)";
+            Ok(tx.sql.execute_batch(damage)?)
+        })
+        .await
+        .unwrap();
+    let numbers = |entries: Vec<FeedEntry>| -> Vec<i64> {
+        entries.into_iter().map(|entry| entry.seq).collect()
+    };
+    for (since, limit, expected) in [(1, 1, &[4][..]), (0, 2, &[1, 4]), (0, 9, &[1, 4])] {
+        let found = world.store.feed(since, limit).await.unwrap();
+        assert_eq!(numbers(found), expected, "{since} {limit}");
+    }
+    for (before, limit, expected) in [(4, 1, &[1][..]), (5, 2, &[4, 1]), (5, 9, &[4, 1])] {
+        let search = FeedSearch {
+            before: Some(before),
+            ..FeedSearch::newest(limit)
+        };
+        let found = world.store.newest_changes(search).await.unwrap();
+        assert_eq!(numbers(found.entries), expected, "{before} {limit}");
+    }
+}
+
 /// After a restore of a backup the numbers begin far above the last one.
 #[tokio::test]
 async fn search_in_the_feed_finds_what_is_before_a_jump_of_its_numbers() {

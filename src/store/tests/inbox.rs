@@ -73,6 +73,29 @@ async fn delivery_stays_in_the_inbox_until_its_changes_are_tasks() {
 }
 
 #[tokio::test]
+async fn delivery_leaves_the_inbox_with_as_many_bytes_as_it_had() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    // As a document in UTF-16 begins: a database may mark such bytes.
+    for body in [b"\xff\xfe<\0", b"rest"] {
+        let received = world
+            .store
+            .receive(world.now, channel, body.to_vec(), 100, None);
+        assert_eq!(received.await.unwrap(), Receipt::Stored);
+    }
+    let deliveries = world.store.deliveries(world.set, 0, 1).await.unwrap();
+    assert_eq!(deliveries[0].body, b"\xff\xfe<\0");
+    let end = DocumentEnd {
+        deliveries: vec![deliveries[0].processed(DeliveryOutcome::Rejected)],
+        ..end()
+    };
+    let batch = world.batch(world.set, Vec::new(), Some(end));
+    world.store.ingest(batch).await.unwrap();
+    let channel = world.store.channel(channel).await.unwrap().unwrap();
+    assert_eq!((channel.inbox, channel.inbox_bytes), (1, 4));
+}
+
+#[tokio::test]
 async fn full_inbox_receives_nothing_until_there_is_room() {
     let world = World::new().await;
     let channel = world.channel().await;
