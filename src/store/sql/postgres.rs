@@ -331,6 +331,7 @@ impl Session {
         };
         Ok(Prepared {
             session: self,
+            writes: text.contains(" RETURNING "),
             kind: match statement {
                 Some(statement) => Kind::Statement(statement),
                 None => Kind::Transaction {
@@ -345,6 +346,8 @@ impl Session {
 /// A statement of a connection.
 pub(crate) struct Prepared<'a> {
     session: &'a Session,
+    /// Whether the rows that it returns are those that it has changed.
+    writes: bool,
     kind: Kind,
 }
 
@@ -394,6 +397,10 @@ impl Prepared<'_> {
         let rows = self
             .session
             .run(|client| client.query(statement, &values))?;
+        if self.writes {
+            let changes = &self.session.changes;
+            changes.set(changes.get() + rows.len() as u64);
+        }
         Ok(Fetched {
             rows: rows.into_iter(),
             current: None,
@@ -459,6 +466,11 @@ impl PgToSql for Value<'_> {
             ValueRef::Real(number) => PgToSql::to_sql(&number, kind, out),
             ValueRef::Text(bytes) if *kind == Type::BYTEA => marked(TEXT, bytes, out),
             ValueRef::Blob(bytes) if bytes.first() == Some(&MARK) => marked(BLOB, bytes, out),
+            // No text of PostgreSQL has it.
+            ValueRef::Text(bytes) if bytes.contains(&0) => {
+                let text = String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
+                PgToSql::to_sql(&text.as_bytes(), kind, out)
+            }
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => PgToSql::to_sql(&bytes, kind, out),
         }
     }
@@ -526,4 +538,35 @@ pub(super) fn get<T: FromSql>(row: &PgRow, column: impl PgIndex) -> Result<T> {
     T::column_result(value).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(0, value.data_type(), error.into())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(value: ValueRef<'_>, kind: &Type) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        let value = Value(ToSqlOutput::Borrowed(value));
+        PgToSql::to_sql(&value, kind, &mut out).unwrap();
+        out.to_vec()
+    }
+
+    #[test]
+    fn texts_have_no_nul_and_bytes_come_back_as_what_they_were() {
+        let text = sent(ValueRef::Text(b"a\0b"), &Type::TEXT);
+        assert_eq!(text, "a\u{fffd}b".as_bytes());
+        for value in [
+            ValueRef::Text(b""),
+            ValueRef::Text(b"a\0b"),
+            ValueRef::Blob(b""),
+            ValueRef::Blob(b"\xff"),
+            ValueRef::Blob(b"\xff\xfe<\0"),
+            ValueRef::Blob(b"\xfftext"),
+            ValueRef::Blob(b"plain"),
+        ] {
+            let bytes = sent(value, &Type::BYTEA);
+            let Found(found) = Found::from_sql(&Type::BYTEA, &bytes).unwrap();
+            assert_eq!(found, value);
+        }
+    }
 }
