@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Json, Response};
@@ -270,6 +271,60 @@ async fn full_status(state: &OperatorState) -> Result<Status, StatusError> {
     Ok(status)
 }
 
+/// The Source that an operation is on, and who asks for it.
+struct NamedSource {
+    engine: Arc<Engine>,
+    name: String,
+    caller: Caller,
+}
+
+impl FromRequestParts<OperatorState> for NamedSource {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &OperatorState,
+    ) -> Result<Self, Response> {
+        let path = Path::<SourceName>::from_request_parts(parts, state).await;
+        let Path(SourceName { name }) = path.map_err(IntoResponse::into_response)?;
+        let Ok(caller) = Caller::from_request_parts(parts, state).await;
+        Ok(Self {
+            engine: Arc::clone(&state.engine),
+            name,
+            caller,
+        })
+    }
+}
+
+impl NamedSource {
+    /// The answer to what was done: 202; to a form, the way back to its page. `false`: there is no such Source.
+    fn accepted(&self, what: &str, done: Result<bool, StatusError>) -> Response {
+        let done = done.map(|is_known| is_known.then_some(0));
+        self.answer(what, done, |_| StatusCode::ACCEPTED.into_response())
+    }
+
+    /// The same for an operation on changes, of which there were so many: 202 with the number, as `what`.
+    fn counted(&self, what: &str, count: Result<Option<u64>, StatusError>) -> Response {
+        self.answer(what, count, |count| {
+            (StatusCode::ACCEPTED, Json(json!({ what: count }))).into_response()
+        })
+    }
+
+    fn answer(
+        &self,
+        what: &str,
+        done: Result<Option<u64>, StatusError>,
+        answer: impl FnOnce(u64) -> Response,
+    ) -> Response {
+        let form = self.caller.answer(what, &self.name, &done);
+        form.unwrap_or_else(|| match done {
+            Ok(Some(count)) => answer(count),
+            Ok(None) => unknown_source(&self.name),
+            Err(error) => operation_failed(&error),
+        })
+    }
+}
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct SourceName {
@@ -325,16 +380,12 @@ async fn versions(
     params(SourceName, ResourceQuery),
     responses((status = 202, description = "How many TimeMaps are read", body = HashMap<String, u64>), ErrorBody),
 )]
-async fn backfill(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    Query(query): Query<ResourceQuery>,
-) -> Response {
+async fn backfill(source: NamedSource, Query(query): Query<ResourceQuery>) -> Response {
     let Some(uri) = query.uri() else {
         return no_uri();
     };
-    let requested = state.engine.backfill(Some(&name), &uri).await;
-    counted("requested", &name, &Caller::Program, requested)
+    let requested = source.engine.backfill(Some(&source.name), &uri).await;
+    source.counted("requested", requested)
 }
 
 /// What is known of a resource; of a URI that no list names, the representations of it that are mirrored.
@@ -463,13 +514,9 @@ async fn held(
     params(SourceName),
     responses((status = 202, description = "It is polled"), ErrorBody),
 )]
-async fn poll(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    caller: Caller,
-) -> Response {
-    let polled = state.engine.poll(&name);
-    accepted("polled", &name, caller, polled)
+async fn poll(source: NamedSource) -> Response {
+    let polled = source.engine.poll(&source.name);
+    source.accepted("polled", polled)
 }
 
 /// Pauses a Source: nothing is requested of it until it is resumed.
@@ -478,13 +525,9 @@ async fn poll(
     params(SourceName),
     responses((status = 202, description = "It is paused"), ErrorBody),
 )]
-async fn pause(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    caller: Caller,
-) -> Response {
-    let paused = state.engine.pause(&name).await;
-    accepted("paused", &name, caller, paused)
+async fn pause(source: NamedSource) -> Response {
+    let paused = source.engine.pause(&source.name).await;
+    source.accepted("paused", paused)
 }
 
 /// Resumes a Source that is paused.
@@ -493,13 +536,9 @@ async fn pause(
     params(SourceName),
     responses((status = 202, description = "It is resumed"), ErrorBody),
 )]
-async fn resume(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    caller: Caller,
-) -> Response {
-    let resumed = state.engine.resume(&name).await;
-    accepted("resumed", &name, caller, resumed)
+async fn resume(source: NamedSource) -> Response {
+    let resumed = source.engine.resume(&source.name).await;
+    source.accepted("resumed", resumed)
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -517,30 +556,14 @@ struct AuditQuery {
     params(SourceName, AuditQuery),
     responses((status = 202, description = "It is audited as soon as no other is"), ErrorBody),
 )]
-async fn audit(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    Query(query): Query<AuditQuery>,
-    caller: Caller,
-) -> Response {
+async fn audit(source: NamedSource, Query(query): Query<AuditQuery>) -> Response {
     let options = RepairOptions {
         delete_extra: query.delete_extra.unwrap_or(false),
         new_mirror: false,
     };
     let repair = query.repair.unwrap_or(false).then_some(options);
-    let requested = state.engine.request_audit(&name, repair);
-    accepted("audited", &name, caller, requested)
-}
-
-/// The answer to what was done; `false`: there is no such Source.
-fn accepted(what: &str, name: &str, caller: Caller, done: Result<bool, StatusError>) -> Response {
-    let done = done.map(|is_known| is_known.then_some(0));
-    let form = caller.answer(what, name, &done);
-    form.unwrap_or_else(|| match done {
-        Ok(Some(_)) => StatusCode::ACCEPTED.into_response(),
-        Ok(None) => unknown_source(name),
-        Err(error) => operation_failed(&error),
-    })
+    let requested = source.engine.request_audit(&source.name, repair);
+    source.accepted("audited", requested)
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -574,39 +597,18 @@ struct SeenQuery {
     through: Option<u64>,
 }
 
-/// The answer to an operation on changes of a Source, of which there were so many: 202 with the number, as `what`; to a form, the way back
-/// to its page. `None`: there is no such Source.
-fn counted(
-    what: &'static str,
-    name: &str,
-    caller: &Caller,
-    count: Result<Option<u64>, StatusError>,
-) -> Response {
-    if let Some(answer) = caller.answer(what, name, &count) {
-        return answer;
-    }
-    match count {
-        Ok(Some(count)) => (StatusCode::ACCEPTED, Json(json!({ what: count }))).into_response(),
-        Ok(None) => unknown_source(name),
-        Err(status_error) => operation_failed(&status_error),
-    }
-}
-
 /// Lets deletions that are held back be executed; fails if there are more of them than were shown.
 #[utoipa::path(
     post, path = "/sources/{name}/approve",
     params(SourceName, SeenQuery),
     responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
 )]
-async fn approve(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    Query(seen): Query<SeenQuery>,
-    caller: Caller,
-) -> Response {
+async fn approve(source: NamedSource, Query(seen): Query<SeenQuery>) -> Response {
     let SeenQuery { held, through } = seen;
-    let approved = state.engine.approve(&name, SeenDeletions { held, through });
-    counted("approved", &name, &caller, approved.await)
+    let approved = source
+        .engine
+        .approve(&source.name, SeenDeletions { held, through });
+    source.counted("approved", approved.await)
 }
 
 /// Rejects deletions that are held back: their files stay.
@@ -615,14 +617,9 @@ async fn approve(
     params(SourceName, SeenQuery),
     responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
 )]
-async fn reject(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    Query(seen): Query<SeenQuery>,
-    caller: Caller,
-) -> Response {
-    let rejected = state.engine.reject(&name, seen.through);
-    counted("rejected", &name, &caller, rejected.await)
+async fn reject(source: NamedSource, Query(seen): Query<SeenQuery>) -> Response {
+    let rejected = source.engine.reject(&source.name, seen.through);
+    source.counted("rejected", rejected.await)
 }
 
 /// Holds deletions back again that were rejected.
@@ -631,17 +628,9 @@ async fn reject(
     params(SourceName),
     responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
 )]
-async fn undo_reject(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    caller: Caller,
-) -> Response {
-    counted(
-        "held",
-        &name,
-        &caller,
-        state.engine.undo_reject(&name).await,
-    )
+async fn undo_reject(source: NamedSource) -> Response {
+    let held = source.engine.undo_reject(&source.name).await;
+    source.counted("held", held)
 }
 
 /// Tries failed changes again at once.
@@ -650,12 +639,8 @@ async fn undo_reject(
     params(SourceName),
     responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
 )]
-async fn retry(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    caller: Caller,
-) -> Response {
-    counted("retried", &name, &caller, state.engine.retry(&name).await)
+async fn retry(source: NamedSource) -> Response {
+    source.counted("retried", source.engine.retry(&source.name).await)
 }
 
 /// Removes what only sets that are not followed any more have named.
@@ -664,13 +649,9 @@ async fn retry(
     params(SourceName),
     responses((status = 202, description = "How many", body = HashMap<String, u64>), ErrorBody),
 )]
-async fn forget_former_sets(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    caller: Caller,
-) -> Response {
-    let forgotten = state.engine.forget_former_sets(&name).await;
-    counted("deletions", &name, &caller, forgotten)
+async fn forget_former_sets(source: NamedSource) -> Response {
+    let forgotten = source.engine.forget_former_sets(&source.name).await;
+    source.counted("deletions", forgotten)
 }
 
 /// Ends the subscriptions of a Source at their hubs.
@@ -679,13 +660,10 @@ async fn forget_former_sets(
     params(SourceName),
     responses((status = 200, body = Vec<UnsubscribeResult>), ErrorBody),
 )]
-async fn unsubscribe(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-) -> Response {
-    match state.engine.unsubscribe(&name).await {
+async fn unsubscribe(source: NamedSource) -> Response {
+    match source.engine.unsubscribe(&source.name).await {
         Some(endings) => Json(endings).into_response(),
-        None => unknown_source(&name),
+        None => unknown_source(&source.name),
     }
 }
 
@@ -702,13 +680,9 @@ struct ForgetQuery {
     params(SourceName, ForgetQuery),
     responses((status = 200, body = Forgotten), ErrorBody),
 )]
-async fn forget(
-    State(state): State<OperatorState>,
-    Path(SourceName { name }): Path<SourceName>,
-    Query(query): Query<ForgetQuery>,
-) -> Response {
+async fn forget(source: NamedSource, Query(query): Query<ForgetQuery>) -> Response {
     let delete_files = query.delete_files.unwrap_or(false);
-    match state.engine.forget(&name, delete_files).await {
+    match source.engine.forget(&source.name, delete_files).await {
         Ok(forgotten) => Json(forgotten).into_response(),
         Err(status_error) => operation_failed(&status_error),
     }
