@@ -302,7 +302,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
             if is_limited && status != StatusCode::SERVICE_UNAVAILABLE {
                 callback.rate.charge(channel.id, stated, clock::now().mono);
             }
-            reject(callback, &channel, code).await;
+            reject(callback, &channel, code, None).await;
             return match status {
                 StatusCode::SERVICE_UNAVAILABLE => service_unavailable(),
                 _ => status.into_response(),
@@ -338,7 +338,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
                         return StatusCode::OK.into_response();
                     }
                     Ok(Receipt::Full) => {
-                        reject(callback, &channel, "inbox-full").await;
+                        reject(callback, &channel, "inbox-full", None).await;
                         return service_unavailable();
                     }
                     Ok(Receipt::Outdated) => {}
@@ -349,7 +349,7 @@ async fn deliver(callback: &Callback, request: Request) -> Response {
                 }
             }
             (Some(fault), None) => {
-                reject_as(callback, &channel, fault).await;
+                reject(callback, &channel, fault.code(), Some(fault)).await;
                 // A wrong signature is answered like a right one: the status must not help to guess secrets (WebSub, section 7.1).
                 return match fault {
                     DeliveryFaultKind::Unsigned => StatusCode::FORBIDDEN.into_response(),
@@ -391,7 +391,7 @@ async fn reject_too_frequent(
     channel: &ChannelRecord,
     pause: Duration,
 ) -> Response {
-    reject(callback, channel, "delivery-rate").await;
+    reject(callback, channel, "delivery-rate", None).await;
     let seconds = pause.as_secs() + 1;
     (
         StatusCode::TOO_MANY_REQUESTS,
@@ -432,17 +432,9 @@ fn stated_topic(channel: &ChannelRecord, headers: &HeaderMap) -> Option<TopicUri
     (!is_of_channel(&first) && !stated.any(|topic| is_of_channel(&topic))).then_some(first)
 }
 
-async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str) {
-    reject_with(callback, channel, code, None).await;
-}
-
-/// Rejects a delivery that shows a fault of the channel.
-async fn reject_as(callback: &Callback, channel: &ChannelRecord, fault: DeliveryFaultKind) {
-    reject_with(callback, channel, fault.code(), Some(fault)).await;
-}
-
-/// Rejects a delivery. What it states is left to a poll, unless the interval of the next one shows that it is missing.
-async fn reject_with(
+/// Rejects a delivery. What it states is left to a poll, unless the interval of the next one shows that it is missing. `fault`: what it
+/// shows of the channel.
+async fn reject(
     callback: &Callback,
     channel: &ChannelRecord,
     code: &'static str,
