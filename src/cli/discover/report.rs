@@ -28,7 +28,7 @@ pub(super) struct DiscoveryReport {
     pub(super) sets: Vec<SetReport>,
     pub(super) failed: Vec<FailedSet>,
     pub(super) oddities: Vec<DocumentOddities>,
-    pub(super) tried: Vec<Tried>,
+    pub(super) tried: Vec<DiscoveryAttempt>,
     pub(super) left_out: usize,
     pub(super) notices: Vec<StatusError>,
     pub(super) error: Option<StatusError>,
@@ -57,15 +57,6 @@ pub(super) struct AdvertisedChannel {
     pub(super) hubs: Vec<String>,
     /// Why it can't be used.
     pub(super) error: Option<StatusError>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Tried {
-    pub(super) uri: String,
-    pub(super) reason: &'static str,
-    pub(super) parent: Option<usize>,
-    pub(super) answer: String,
-    pub(super) code: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -204,14 +195,7 @@ impl DiscoveryReport {
 
     /// The same, with what was requested.
     pub(super) fn having_tried(mut self, attempts: &[DiscoveryAttempt]) -> Self {
-        let tried = attempts.iter().map(|attempt| Tried {
-            uri: attempt.uri.to_string(),
-            reason: attempt.reason,
-            parent: attempt.parent,
-            answer: attempt.answer.clone(),
-            code: attempt.error,
-        });
-        self.tried = tried.collect();
+        self.tried = attempts.to_vec();
         self
     }
 }

@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use resyncd_core::one_line;
+use resyncd_fetch::DiscoveryAttempt;
 
 use super::report::{
     AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, PartsReport,
-    SetReport, Tried,
+    SetReport,
 };
 use crate::status::StatusError;
 
@@ -147,10 +148,10 @@ impl DiscoveryTree {
     }
 
     /// What an attempt led to, with what that led to below it.
-    fn tried(&mut self, tried: &[Tried], parent: Option<usize>, depth: usize) {
+    fn tried(&mut self, tried: &[DiscoveryAttempt], parent: Option<usize>, depth: usize) {
         for (number, attempt) in tried.iter().enumerate() {
             if attempt.parent == parent {
-                let Tried {
+                let DiscoveryAttempt {
                     uri,
                     reason,
                     answer,

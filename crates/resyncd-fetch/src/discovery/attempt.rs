@@ -1,5 +1,6 @@
 //! What a discovery has requested, and what each server answered: the operator's view of a search.
 
+use serde::Serialize;
 use url::Url;
 
 use super::error::DiscoveryError;
@@ -13,7 +14,7 @@ const MAX_URI: usize = 8 << 10;
 const MAX_NAMED: usize = 10;
 
 /// A document that was requested.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiscoveryAttempt {
     /// Where it was requested.
     pub uri: Url,
@@ -24,7 +25,7 @@ pub struct DiscoveryAttempt {
     /// What was found, for a person.
     pub answer: String,
     /// The code of the error, if it is one.
-    pub error: Option<&'static str>,
+    pub code: Option<&'static str>,
 }
 
 /// Records an attempt; returns its number, `None` if it is not recorded.
@@ -46,7 +47,7 @@ pub(super) fn record(
             Ok(role) => role.to_string(),
             Err(error) => error.reason(),
         },
-        error: found.err().map(DiscoveryError::code),
+        code: found.err().map(DiscoveryError::code),
     });
     Some(attempts.len() - 1)
 }

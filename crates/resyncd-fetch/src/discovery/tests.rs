@@ -515,7 +515,7 @@ async fn attempts_are_recorded_with_their_answers() {
                 attempt.reason,
                 attempt.uri.path(),
                 attempt.parent,
-                attempt.error,
+                attempt.code,
             )
         })
         .collect();
