@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{StatusCode, Uri};
 use resourcesync::uri::{parse_uri, resolve_reference};
-use resyncd_fetch::{AnswerStart, Client, HttpSettings, Proxies};
+use resyncd_fetch::{AnswerStart, Client, HttpSettings, Proxies, is_own_machine};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use url::{Host, Url};
+use url::Url;
 
 use super::daemon_client::{DaemonClient, reachable};
 use crate::config::Config;
@@ -71,12 +71,7 @@ pub(super) async fn leads_to_listener(
 
 /// Whether requests to a URL need neither DNS nor a proxy: nobody else can make any.
 pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(domain)) => domain == "localhost" || domain.ends_with(".localhost"),
-        None => false,
-    }
+    url.host().is_some_and(|host| is_own_machine(&host))
 }
 
 /// Requests a path below a URL that nobody else knows; returns its token, and the answer.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use resourcesync::uri::has_userinfo;
 use resyncd_core::hide_userinfo;
-use resyncd_fetch::{is_in_the_clear, is_private_name};
+use resyncd_fetch::{is_at_or_below, is_in_the_clear, is_private_name};
 use toml::de::DeTable;
 use url::{Host, Url};
 
@@ -38,8 +38,13 @@ const DURATIONS: [(&str, &str, u64, &str); 3] = [
     ("http", "timeout", 100, "most servers need longer to answer"),
 ];
 /// The domains that stand for others in documentation (RFC 2606, RFC 6761).
-const PLACEHOLDERS: [&str; 3] = ["example.com", "example.net", "example.org"];
-const PLACEHOLDER_ENDS: [&str; 2] = ["example", "invalid"];
+const PLACEHOLDERS: [&str; 5] = [
+    "example.com",
+    "example.net",
+    "example.org",
+    "example",
+    "invalid",
+];
 
 /// A warning, if a condition holds.
 macro_rules! doubt {
@@ -283,11 +288,7 @@ fn private_host(table: &str, url: &Url) -> Option<Reason> {
 /// The warning of a URL of documentation.
 fn placeholder(url: &Url) -> Option<Reason> {
     let host = url.domain()?.trim_end_matches('.');
-    let is_in = |domain: &&str| {
-        let before = host.strip_suffix(*domain);
-        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
-    };
-    let mut domains = PLACEHOLDERS.iter().chain(&PLACEHOLDER_ENDS);
-    let is_example = domains.any(is_in);
+    let mut domains = PLACEHOLDERS.iter();
+    let is_example = domains.any(|domain| is_at_or_below(host, domain));
     doubt!(is_example, "placeholder": "{host} is a domain of examples: set the real one")
 }

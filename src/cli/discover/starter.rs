@@ -1,13 +1,12 @@
 //! A configuration to begin with, made from what was discovered of a Source.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use askama::Template;
 use resourcesync::uri::{has_userinfo, parse_uri};
 use resyncd_core::one_line;
-use resyncd_fetch::is_public;
-use url::{Host, Url};
+use resyncd_fetch::{address_of, is_own_machine, is_public};
+use url::Url;
 
 use super::report::{AdvertisedChannel, DiscoveryReport, OfferReport, SetReport};
 use crate::clock;
@@ -137,12 +136,10 @@ fn name_of(url: &Url) -> String {
 
 /// Whether the daemon may not contact a host by default. What a name resolves to is not looked up.
 fn is_private(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => !is_public(IpAddr::V4(address)),
-        Some(Host::Ipv6(address)) => !is_public(IpAddr::V6(address)),
-        Some(Host::Domain(domain)) => domain == "localhost" || domain.ends_with(".localhost"),
-        None => false,
-    }
+    url.host().is_some_and(|host| match address_of(&host) {
+        Some(address) => !is_public(address),
+        None => is_own_machine(&host),
+    })
 }
 
 #[cfg(test)]
