@@ -91,7 +91,6 @@ use exit_status::{FAILED, FAULTS, OK};
 use failure::Failure;
 use reload::ReloadSignal;
 use tracing::level_filters::LevelFilter;
-use users::refuse_another_user;
 
 use crate::config::{Config, LogFormat};
 
@@ -217,14 +216,6 @@ impl CliCommand {
             _ => None,
         }
     }
-
-    /// Whether it is a single run that writes to the state folder.
-    fn writes_state(&self) -> bool {
-        match self {
-            Self::Sync(sync) => !sync.dry_run,
-            _ => false,
-        }
-    }
 }
 
 /// The command line, for what is generated from it.
@@ -305,9 +296,6 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         _ => {}
     }
     let config = load(path, command)?;
-    if command.writes_state() {
-        refuse_another_user(&config.state_dir)?;
-    }
     let _summaries = match command {
         // They start it with their progress, or do nothing that is logged.
         CliCommand::Sync(_) | CliCommand::Audit(_) | CliCommand::Forget(_) => None,

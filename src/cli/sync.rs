@@ -17,6 +17,7 @@ use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
 use super::stop_signals::StopSignals;
 use super::up_to_date::up_to_date;
+use super::users::refuse_another_user;
 use crate::clock;
 use crate::config::Config;
 use crate::engine::{Counts, Engine};
@@ -34,7 +35,7 @@ pub(super) struct SyncArguments {
     json: bool,
     /// Read the documents of the Sources and print what would be done; also while a daemon is running
     #[arg(long)]
-    pub(super) dry_run: bool,
+    dry_run: bool,
 }
 
 /// A line of `--json`.
@@ -52,6 +53,9 @@ enum SyncLine<'a> {
 }
 
 pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> Result<u8, Failure> {
+    if !arguments.dry_run {
+        refuse_another_user(&config.state_dir)?;
+    }
     config.sources = select_sources(&config, &arguments.sources)?;
     let names = config.sources.iter().map(|source| source.name.as_str());
     let display = ProgressDisplay::start(names, config.log.format);
