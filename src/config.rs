@@ -88,7 +88,8 @@ pub use syntax::toml_string;
 use table_reader::{Class, text};
 use tracing::level_filters::LevelFilter;
 use url::Url;
-use value::{parse_host, parse_nonzero_size, parse_public_url, parse_size, parse_uri_length};
+pub(crate) use value::parse_public_url;
+use value::{parse_host, parse_nonzero_size, parse_size, parse_uri_length};
 
 use crate::store::{StatePlace, StoreError};
 

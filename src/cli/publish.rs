@@ -11,7 +11,7 @@ use super::exit_status::{FAILED, FAULTS, OK};
 use super::failure::Failure;
 use super::logging;
 use super::stop_signals::StopSignals;
-use crate::config::{Config, LogFormat, PublishConfig, PublishedFolder, folders_overlap};
+use crate::config::{Config, LogFormat, PublishedFolder, folders_overlap, parse_public_url};
 use tracing::level_filters::LevelFilter;
 
 /// Arguments of `publish`.
@@ -24,7 +24,7 @@ pub(super) struct PublishArguments {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8463")]
     listen: SocketAddr,
     /// The listener's URL as Destinations see it, with which each URI begins [default: http://ADDR/]
-    #[arg(long, value_name = "URL", value_parser = PublishConfig::parse_public_url)]
+    #[arg(long, value_name = "URL", value_parser = parse_public_url)]
     public_url: Option<Url>,
     /// Where the state is stored [default: ~/.local/state/resyncd/NAME-OF-DIR]
     #[arg(long, value_name = "DIR")]

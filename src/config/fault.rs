@@ -69,21 +69,16 @@ impl fmt::Display for ConfigFaults {
 impl std::error::Error for ConfigFaults {}
 
 /// Why a value is rejected, or doubted: a [`ConfigFault`] without its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reason {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} [{code}]")]
+pub(crate) struct Reason {
     /// The stable code, in kebab-case.
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} [{}]", self.message, self.code)
-    }
-}
-
 /// A value, or why there is none.
-pub(super) type Parsed<T> = Result<T, Reason>;
+pub(crate) type Parsed<T> = Result<T, Reason>;
 
 /// A [`Reason`] of a code and a message, which is a format.
 macro_rules! reason {

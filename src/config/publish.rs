@@ -32,13 +32,6 @@ table! {
     }
 }
 
-impl PublishConfig {
-    /// Parses a `public_url`; the error is for a person.
-    pub fn parse_public_url(text: &str) -> Result<Url, String> {
-        parse_public_url(text).map_err(|reason| reason.to_string())
-    }
-}
-
 /// Who pushes the changes of what is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishHub {

@@ -157,7 +157,7 @@ pub(super) fn parse_url(text: &str) -> Parsed<Url> {
 }
 
 /// The public URL of the callback listener. Tokens are appended to it: it gets a final slash and has no query or fragment.
-pub(super) fn parse_public_url(text: &str) -> Parsed<Url> {
+pub(crate) fn parse_public_url(text: &str) -> Parsed<Url> {
     let mut url = parse_url(text)?;
     let shown = hide_userinfo(text);
     let why = "it must end with its path, because tokens are appended to it";
