@@ -3,6 +3,7 @@
 use std::fmt;
 
 use resourcesync::draft::{ChangeSetEvidence, PushInterface};
+use resourcesync::uri::is_web;
 use resourcesync::{Capability, Entry, Head, Link, Oddities, Oddity, ReadError, Root};
 use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, Transport, Validators};
 use url::Url;
@@ -571,10 +572,6 @@ fn is_usable(entry: &Entry) -> bool {
         Some(capability) if capability.is_channel() => Transport::of_uri(&entry.loc).is_some(),
         _ => is_web(&entry.loc),
     }
-}
-
-fn is_web(url: &Url) -> bool {
-    matches!(url.scheme(), "http" | "https")
 }
 
 /// The targets of links.

@@ -61,7 +61,7 @@ fn checksum(random: &str) -> String {
     hexadecimal(&Sha256::digest(random.as_bytes())[..CHECKSUM])
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -20,12 +20,14 @@
 //! nothing can become a `/`. What could become a `..` is one for the parser of the URI already.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use resourcesync::uri::has_userinfo;
 use resyncd_core::ResourceUri;
 use sha2::{Digest, Sha256};
 use url::{Position, Url};
+
+use crate::identity::hexadecimal;
 
 /// The maximum length of a name in a file system, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -253,10 +255,7 @@ pub fn other_of_plain_path(uri: &ResourceUri) -> Option<String> {
 /// for readability only, and may be absent. No plain path begins like this.
 #[must_use]
 pub fn made_path(uri: &ResourceUri) -> MirrorPath {
-    let mut digest = String::with_capacity(64);
-    for byte in Sha256::digest(uri.identity().as_bytes()) {
-        write!(digest, "{byte:02x}").expect("writing to a string does not fail");
-    }
+    let digest = hexadecimal(&Sha256::digest(uri.identity().as_bytes()));
     let mut path = format!("{}/{}/{digest}", made_folder(uri), &digest[..2]);
     if let Some(name) = readable_name(&uri.normalized()) {
         path.push('-');

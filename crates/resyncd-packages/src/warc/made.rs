@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, Cursor, Read};
 
+use resourcesync::uri::is_web;
 use resourcesync::{DocumentWriter, Entry, Head, SourceTime};
-use url::Url;
 
 use super::head::{HttpHead, RecordHead, RecordKind};
 use super::payload::{RecordFile, parse_digest};
@@ -56,8 +56,7 @@ fn entry_of(file: &RecordFile, at: u64) -> Result<Option<Entry>, PackageError> {
     let Some(head) = RecordHead::read(&mut record)? else {
         return Ok(None);
     };
-    let is_http = |uri: &Url| matches!(uri.scheme(), "http" | "https");
-    let Some(uri) = head.uri.filter(is_http) else {
+    let Some(uri) = head.uri.filter(is_web) else {
         return Ok(None);
     };
     let mut entry = Entry::new(uri);
