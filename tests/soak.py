@@ -14,25 +14,19 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+from running import answers, free_port, until
 
 CHANGES_A_SECOND = 20
 FILES = 300
 FLAT = 1.2
 # What differs by less is no growth: bytes, files, bytes, lines.
 NOISE = {"memory": 4 << 20, "files": 5, "database": 4 << 20, "lines": 20}
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Daemon:
@@ -63,11 +57,8 @@ class Daemon:
 
     def asked(self):
         """The status; None: it does not answer."""
-        try:
-            with urllib.request.urlopen(f"{self.status}/status", timeout=10) as answer:
-                return json.load(answer)
-        except OSError:
-            return None
+        answer = answers(f"{self.status}/status")
+        return answer and json.loads(answer)
 
     def figures(self):
         process = pathlib.Path(f"/proc/{self.process.pid}")
@@ -107,14 +98,6 @@ def texts(folder):
     return {file.name: file.read_bytes() for file in folder.glob("*.txt")}
 
 
-def wait_until(what, is_so, seconds=300):
-    end = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > end:
-            sys.exit(f"not after {seconds} s: {what}")
-        time.sleep(0.2)
-
-
 def growths(lines):
     """What is not flat; `lines` of each minute."""
     quarter = len(lines) // 4
@@ -151,7 +134,7 @@ def main(program, hours, folder):
     for _ in range(FILES):
         change_one(source, chance)
     publishing.start()
-    wait_until("published", lambda: (publishing.asked() or {}).get("publish", {}).get("sets"))
+    until("published", lambda: (publishing.asked() or {}).get("publish", {}).get("sets"))
     following.start()
 
     def is_in_sync():
@@ -159,7 +142,7 @@ def main(program, hours, folder):
         sets = [each for of_source in status["sources"] for each in of_source["sets"]] if status else []
         return sets and all(each["state"] == "in-sync" and each["pending"] == 0 for each in sets)
 
-    wait_until("in sync", is_in_sync)
+    until("in sync", is_in_sync)
     lines, changed, kills = [], 0, 0
     begun = time.monotonic()
     end = begun + hours * 3600
@@ -179,7 +162,7 @@ def main(program, hours, folder):
 
     # What was lost with a kill is found by the next poll.
     subprocess.run([*following.command, "poll", "soak"], check=True)
-    wait_until("the mirror is like the folder", is_equal, 600)
+    until("the mirror is like the folder", is_equal, 600)
     following.stop()
     subprocess.run([*following.command, "audit"], check=True)
     publishing.stop()

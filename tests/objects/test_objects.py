@@ -14,21 +14,16 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from pathlib import Path
 
 import boto3
 from moto.server import ThreadedMotoServer
 
+sys.path.append(str(Path(__file__).parent.parent))
+from running import PATIENCE, answers, free_port, get, until  # noqa: E402
+
 RESYNCD, WORK = sys.argv[1], Path(sys.argv[2])
 BUCKET, PREFIX = "mirrors", "a/b"
-PATIENCE = 300
-
-
-def free_port():
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
 
 
 class Layer(http.server.BaseHTTPRequestHandler):
@@ -104,26 +99,6 @@ def resyncd(*arguments, expected=(0,)):
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode in expected, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
-
-
-def until(what, condition):
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, f"not within {PATIENCE} s: {what}"
-        time.sleep(0.2)
-    return found
-
-
-def get(url):
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return answer.read()
-
-
-def answers(url):
-    try:
-        return get(url)
-    except OSError:
-        return None
 
 
 def main():

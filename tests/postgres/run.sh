@@ -30,13 +30,16 @@ as_server() {
 mkdir "$work/server"
 ((EUID != 0)) || chown postgres "$work" "$work/server"
 as_server "$programs/initdb" --pgdata "$work/server/data" --auth trust --username postgres >"$work/initdb.log"
-port=$(python3 -c 'import socket; it = socket.socket(); it.bind(("127.0.0.1", 0)); print(it.getsockname()[1])')
+read -r port standby < <(PYTHONPATH=$here/.. python3 -c 'from running import free_port; print(free_port(), free_port())')
 settings="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories=$work/server -c max_connections=400"
+# control SERVER ARGUMENT…: of `data`, or of its standby
 control() {
-    as_server "$programs/pg_ctl" --pgdata "$work/server/data" --wait --silent "$@"
+    local server=$1
+    shift
+    as_server "$programs/pg_ctl" --pgdata "$work/server/$server" --wait --silent "$@"
 }
-trap 'control stop --mode immediate || true; as_server "$programs/pg_ctl" --pgdata "$work/server/standby" --silent stop --mode immediate || true; rm -rf "$work"' EXIT
-control start --log "$work/server/log" --options "$settings"
+trap 'for server in data standby; do control $server stop --mode immediate 2>/dev/null || true; done; rm -rf "$work"' EXIT
+control data start --log "$work/server/log" --options "$settings"
 createdb=("$programs/createdb" --host 127.0.0.1 --port "$port" --username postgres)
 
 if [[ -n $tests ]]; then
@@ -49,13 +52,19 @@ if [[ -n $tests ]]; then
 fi
 "${createdb[@]}" resyncd
 # A standby that lacks nothing that was committed.
-standby=$((port + 1))
 as_server "$programs/pg_basebackup" --pgdata "$work/server/standby" --write-recovery-conf --host 127.0.0.1 --port "$port" --username postgres
-as_server "$programs/pg_ctl" --pgdata "$work/server/standby" --wait --silent start --log "$work/server/standby.log" --options "${settings/-p $port/-p $standby}"
+control standby start --log "$work/server/standby.log" --options "${settings/-p $port/-p $standby}"
 settings+=" -c synchronous_standby_names=*"
-control restart --log "$work/server/log" --options "$settings"
-export -f control as_server
+control data stop
+control data start --log "$work/server/log" --options "$settings"
 mkdir "$work/run"
-RESTART="control restart --mode immediate --log '$work/server/log' --options '$settings'" \
-    FAILOVER="control stop --mode immediate; as_server '$programs/pg_ctl' --pgdata '$work/server/standby' --wait --silent promote" \
-    programs=$programs work=$work python3 "$here/test_postgres.py" "$resyncd" "$work/run" "postgres://postgres@127.0.0.1:$port,127.0.0.1:$standby/resyncd?target_session_attrs=read-write"
+export -f control as_server
+export programs work
+to="--host 127.0.0.1 --port $standby --username postgres"
+STOP='control data stop --mode immediate' \
+    START="control data start --log '$work/server/log' --options '$settings'" \
+    PROMOTE='control standby promote' \
+    DUMP="'$programs/pg_dump' $to --format custom --file '$work/dump' resyncd" \
+    RESTORE="'$programs/dropdb' $to resyncd && '$programs/createdb' $to resyncd && '$programs/pg_restore' $to --dbname resyncd '$work/dump'" \
+    python3 "$here/test_postgres.py" "$resyncd" "$work/run" \
+    "postgres://postgres@127.0.0.1:$port,127.0.0.1:$standby/resyncd?target_session_attrs=read-write"

@@ -1,51 +1,30 @@
-"""The state in a PostgreSQL database: test_postgres.py RESYNCD FOLDER URL. RESTART and FAILOVER are commands: what restarts the server, and what ends it and promotes its
-standby."""
+"""The state in a PostgreSQL database: test_postgres.py RESYNCD FOLDER URL.
+
+Variables have the commands for the server: STOP, START, DUMP and RESTORE of the database, and PROMOTE of a standby."""
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parent.parent))
+from running import PATIENCE, answers, free_port, get, until  # noqa: E402
+
 RESYNCD, WORK, DATABASE = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-PATIENCE = 300
 # After so many seconds another daemon has taken the place of one that was killed.
 TAKEOVER = 30
 
 
-def free_port():
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
+def server(command):
+    subprocess.run(["bash", "-c", os.environ[command]], check=True)
 
 
 def step(text):
     print(f"postgres: {text}", flush=True)
-
-
-def until(what, condition, patience=PATIENCE):
-    begin = time.monotonic()
-    while not (found := condition()):
-        assert time.monotonic() < begin + patience, f"not within {patience} s: {what}"
-        time.sleep(0.2)
-    return found
-
-
-def fetch(url):
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return answer.read()
-
-
-def get(url):
-    try:
-        return json.loads(fetch(url))
-    except OSError:
-        return None
 
 
 class Node:
@@ -85,13 +64,16 @@ poll_interval = "10s"
         return done.stdout + done.stderr
 
     def source(self):
-        status = get(f"http://127.0.0.1:{self.status}/status")
-        return status and status["sources"][0]
+        status = answers(f"http://127.0.0.1:{self.status}/status")
+        return status and json.loads(status)["sources"][0]
+
+    def is_ready(self):
+        return answers(f"http://127.0.0.1:{self.status}/readyz") is not None
 
     def changes(self):
         """The whole feed: its id, and each entry by its number."""
         found, since, feed = {}, 0, None
-        while lines := fetch(f"http://127.0.0.1:{self.status}/changes?since={since}&limit=1000"):
+        while lines := get(f"http://127.0.0.1:{self.status}/changes?since={since}&limit=1000"):
             for entry in map(json.loads, lines.splitlines()):
                 assert entry["seq"] > since, entry
                 since, feed = entry["seq"], entry["feed"]
@@ -179,11 +161,14 @@ def main():
         step(f"taken over {time.monotonic() - stopped_at:.0f} s after a stop")
 
         for _ in range(3):
-            subprocess.run(["bash", "-c", os.environ["RESTART"]], check=True)
-            time.sleep(3)
+            server("STOP")
+            until("not ready", lambda: not two.is_ready())
+            server("START")
+            until("ready", two.is_ready)
         step("the server was restarted three times")
-        subprocess.run(["bash", "-c", os.environ["FAILOVER"]], check=True)
-        time.sleep(3)
+        server("STOP")
+        server("PROMOTE")
+        until("ready", two.is_ready)
         assert two.daemon.poll() is None, two.log()[-3000:]
         stopped.set()
         changing.join()
@@ -195,7 +180,24 @@ def main():
         two.run("sync", "--dry-run")
         assert "state-on-server" in two.run("backup", str(WORK / "copy.db"), expected=1)
         two.run("check", "--environment")
+
+        former, _ = two.changes()
+        server("DUMP")
+        (folder / "later.txt").write_text("later")
+        (folder / "410.txt").write_text("changed later")
+        until("in step after the dump", is_in_step)
+        two.stop()
+        server("RESTORE")
+        assert former not in two.run("store", "new-feed")
+        two.run("audit", "--repair")
+        two.start()
+        until("in step after the restored database", lambda: two.source() and is_in_step())
+        until("in sync", lambda: two.source()["sets"][0]["state"] == "in-sync")
+        assert "in sync" in two.run("audit")
         feed, changes = two.changes()
+        assert feed != former
+        step("the database was one of an earlier time")
+
         two.stop()
         two.run("store", "copy", DATABASE, str(WORK / "copied"))
         assert "state-exists" in two.run("store", "copy", str(WORK / "copied"), DATABASE, expected=1)
@@ -208,9 +210,8 @@ def main():
         again = two.changes()
         assert again[0] == feed and {**again[1], **changes} == again[1], "the feed goes on"
         assert "in sync" in two.run("audit")
-        two.stop()
-        assert feed not in two.run("store", "new-feed")
         step("the state was moved to SQLite")
+        two.stop()
     except BaseException:
         for node in (one, two):
             sys.stderr.write(f"--- {node.name}\n{node.log()[-6000:]}\n")
