@@ -113,7 +113,7 @@ struct Standby {
 }
 
 impl Standby {
-    /// The time between two looks at the database.
+    /// The time between two looks at the database: it tells nobody that another node has ended.
     const PAUSE: Duration = Duration::from_secs(1);
 
     async fn wait(&mut self, error: &StoreError) {

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::users::refuse_another_user;
 use crate::clock;
 use crate::config::Config;
-use crate::store::{StatePlace, StoreError, begin_another_feed, move_state};
+use crate::store::{StoreError, begin_another_feed, move_state};
 
 /// Arguments of `store`.
 #[derive(Debug, clap::Args)]
@@ -59,7 +59,7 @@ pub(super) async fn store(config: &Config, arguments: &StoreArguments) -> Result
 }
 
 pub(super) async fn nodes(config: &Config) -> Result<u8, Failure> {
-    let place: StatePlace = config.state();
+    let place = config.state();
     if !place.is_on_server() {
         println!(
             "the state is in {}, where one daemon works on it",
@@ -70,7 +70,7 @@ pub(super) async fn nodes(config: &Config) -> Result<u8, Failure> {
     for node in in_background(move || place.nodes()).await? {
         let age = HumanDuration(node.age);
         if node.is_holder {
-            println!("{}: works on the database since {age} ago", node.name);
+            println!("{}: works on the database, for {age}", node.name);
         } else {
             println!("{}: seen {age} ago", node.name);
         }

@@ -156,14 +156,11 @@ fn read<'f>(file: &mut FileReader<'f>, document: &'f DeTable<'f>) -> Config {
     let status = StatusConfig::read(&mut section);
     let status_at = section.located("listen", status.listen);
     let http = HttpSettings::read(&mut top.table("http"));
-    let mut limits = read_limits(&mut top.table("limits"));
+    let store = StoreSettings::read(&mut top.table("store"));
+    let limits = read_limits(&mut top.table("limits"), &store);
     let feed = FeedConfig::read(&mut top.table("feed"));
     let log = LogConfig::read(&mut top.table("log"));
     let xmpp = read_xmpp(&mut top.table("xmpp"));
-    let store = StoreSettings::read(&mut top.table("store"));
-    if store.url.is_some() {
-        bound_uris(&mut limits, &mut top.table("limits"));
-    }
     let objects = ObjectSettings::read(&mut top.table("objects"), &state_dir.value);
     let notify = read_notifications(&mut top);
     let mut section = top.table("publish");
@@ -211,7 +208,10 @@ fn read_authorities(path: &Path) -> Parsed<Authorities> {
     Authorities::parse(&text).map_err(|error| reason!("bad-certificate": "{shown}: {error}"))
 }
 
-fn read_limits(section: &mut TableReader<'_, '_>) -> LimitsConfig {
+/// The longest URI that an index of PostgreSQL can have, in bytes, with what else it has.
+const LONGEST_INDEXED: usize = 2560;
+
+fn read_limits(section: &mut TableReader<'_, '_>, store: &StoreSettings) -> LimitsConfig {
     let mut limits = LimitsConfig::read(section);
     // An allowed notification that does not fit in the inbox would be deferred for ever. If only one of the two is configured, the
     // default of the other is adapted.
@@ -224,22 +224,13 @@ fn read_limits(section: &mut TableReader<'_, '_>) -> LimitsConfig {
             reject!(section, "inbox", "out-of-range": "smaller than limits.notification");
         }
     }
-    limits
-}
-
-/// The longest URI that an index of PostgreSQL can have, in bytes, with what else it has.
-const LONGEST_INDEXED: usize = 2560;
-
-/// Bounds the URIs by what a database on a server can have.
-fn bound_uris(limits: &mut LimitsConfig, section: &mut TableReader<'_, '_>) {
-    if limits.uri <= LONGEST_INDEXED {
-        return;
-    }
-    if section.is_present("uri") {
-        reject!(section, "uri", "out-of-range": "a database on a PostgreSQL server can have URIs of up to {LONGEST_INDEXED} bytes");
-    } else {
+    if store.url.is_some() && limits.uri > LONGEST_INDEXED {
+        if section.is_present("uri") {
+            reject!(section, "uri", "out-of-range": "a PostgreSQL database can have URIs of up to {LONGEST_INDEXED} bytes");
+        }
         limits.uri = LONGEST_INDEXED;
     }
+    limits
 }
 
 /// The class of each key, by table and name.

@@ -65,9 +65,7 @@ impl StoreSettings {
         StatePlace::check_url(place)?;
         Ok(self.on_server(state_dir.into(), place, authorities))
     }
-}
 
-impl StoreSettings {
     /// What this machine is called.
     fn node(&self) -> String {
         if self.node.is_empty() {

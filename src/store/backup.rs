@@ -15,7 +15,7 @@ use super::folder;
 use super::holder;
 use super::place::StatePlace;
 use super::schema::{self, DATABASE};
-use super::sql::Connection;
+use super::sql::{Connection, Transaction};
 use super::tables::{feed, followed_source, mirror};
 use super::transfer::copy_rows;
 
@@ -76,7 +76,8 @@ pub fn restore(
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    copy_into(&database, &copy, now)?;
+    let sqlite = database.sqlite().ok_or(StoreError::OnServer)?;
+    copy_into(sqlite, &copy, now)?;
     let aside = if path.try_exists().map_err(failed)? {
         Some(corruption::replace(&path).map_err(failed)?)
     } else {
@@ -124,7 +125,10 @@ pub fn copy_state(state: &StatePlace, folder: &Path, now: DateTime<Utc>) -> Resu
         return back_up(state, &copy, now).map(drop);
     }
     if let Some(database) = state.open_to_read()? {
-        copy_rows(&database, &schema::open(&copy)?)?;
+        let copy = schema::open(&copy)?;
+        let writing = copy.transaction()?;
+        database.in_snapshot(|database| copy_rows(database, &writing))?;
+        writing.commit()?;
     }
     Ok(())
 }
@@ -147,9 +151,11 @@ pub fn move_state(from: &StatePlace, to: &StatePlace) -> Result<Option<u64>, Sto
     if target.query_row(is_used, [], |row| row.get(0))? {
         return Err(StoreError::HasState(to.shown()));
     }
-    let rows = copy_rows(&database, &target)?;
-    release(&database)?;
-    release(&target)?;
+    // As long as it lasts no other node can begin to write.
+    let (reading, writing) = (database.transaction()?, target.transaction()?);
+    let rows = copy_rows(&reading, &writing)?;
+    release(writing)?;
+    release(reading)?;
     Ok(Some(rows))
 }
 
@@ -164,16 +170,16 @@ pub fn begin_another_feed(place: &StatePlace, now: DateTime<Utc>) -> Result<Stri
     let transaction = database.transaction()?;
     feed::begin_another(&transaction, now)?;
     let id = feed::id(&transaction)?;
-    transaction.commit()?;
-    release(&database)?;
+    release(transaction)?;
     Ok(id)
 }
 
-fn release(connection: &Connection) -> Result<(), StoreError> {
-    if connection.has_fence() {
-        holder::release(connection)?;
+/// Commits, and lets other nodes work on the database again.
+fn release(transaction: Transaction<'_>) -> Result<(), StoreError> {
+    if transaction.has_fence() {
+        holder::release(&transaction)?;
     }
-    Ok(())
+    Ok(transaction.commit()?)
 }
 
 /// A connection to the database of a place, on which no other node works meanwhile.

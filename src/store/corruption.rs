@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{Connection, InterruptHandle, OpenFlags};
+use rusqlite::InterruptHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::error::StoreError;
-use super::sql;
+use super::schema;
+use super::sql::Connection;
 
 /// Up to this size, in bytes, a database is checked before it is used; a larger one while it is used.
 const CHECKED_FIRST: u64 = 64 << 20;
@@ -43,10 +44,10 @@ impl Damage {
     ///
     /// # Errors
     /// [`StoreError::Damaged`], or SQLite's error.
-    pub(super) fn recheck(&self, connection: &sql::Connection) -> Result<(), StoreError> {
-        let Some(connection) = connection.sqlite().filter(|_| self.was_found()) else {
+    pub(super) fn recheck(&self, connection: &Connection) -> Result<(), StoreError> {
+        if !self.was_found() {
             return Ok(());
-        };
+        }
         check(connection)?;
         let marker = &self.marker;
         self.clear()
@@ -98,6 +99,9 @@ impl Damage {
 
 /// Checks a database with its indexes. A valid value in place of another one is not found.
 pub(super) fn check(connection: &Connection) -> Result<(), StoreError> {
+    let Some(connection) = connection.sqlite() else {
+        return Ok(());
+    };
     let mut found = String::new();
     connection.pragma(None, "integrity_check", 1, |row| {
         found = row.get(0)?;
@@ -123,9 +127,9 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) fn begin(database: &Path, damage: Arc<Damage>) -> Result<Self, StoreError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(database, flags)?;
-        let interrupt = connection.get_interrupt_handle();
+        let connection = schema::open_to_read(database)?;
+        let sqlite = connection.sqlite().ok_or(StoreError::OnServer)?;
+        let interrupt = sqlite.get_interrupt_handle();
         let thread = std::thread::Builder::new()
             .name("store-check".into())
             .spawn(move || {

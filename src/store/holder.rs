@@ -19,8 +19,10 @@ use crate::random::hex_name;
 const LEASE: Duration = Duration::from_secs(20);
 /// After this time without a transaction the holder makes one.
 pub(super) const RENEWAL: Duration = Duration::from_secs(5);
-/// The file with the id of a state folder: the process before this one in the same folder has ended, and is not waited for.
+/// The file with the id of a state folder: the process before this one in the same folder has ended, and is not waited for. The copy of a
+/// machine has the same, but another name.
 const ID: &str = "resyncd.node";
+const ID_BYTES: usize = 8;
 
 /// The tables of nodes. A database of SQLite has none: a lock of its folder does the same.
 #[cfg(feature = "postgres")]
@@ -56,15 +58,15 @@ impl Node {
     pub(super) fn of(name: &str, folder: &Path) -> Result<Self, StoreError> {
         let failed = |error| StoreError::Folder(folder.to_owned(), error);
         let path = folder.join(ID);
-        let id = match fs::read_to_string(&path) {
-            Ok(id) => id,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let id = hex_name(8).map_err(|error| failed(error.into()))?;
-                fs::write(&path, &id).map_err(failed)?;
-                id
-            }
-            Err(error) => return Err(failed(error)),
+        let mut id = match fs::read_to_string(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            found => found.unwrap_or_default(),
         };
+        // A loss of power may have left it empty.
+        if id.len() != 2 * ID_BYTES {
+            id = hex_name(ID_BYTES).map_err(|error| failed(error.into()))?;
+            fs::write(&path, &id).map_err(failed)?;
+        }
         Ok(Self {
             name: name.to_owned(),
             folder: id,
@@ -89,7 +91,7 @@ impl Node {
                 "INSERT INTO holder (id, node, folder, fence, since, until) VALUES (1, ?1, ?2, 1, {NOW}, {NOW} + {lease})
                  ON CONFLICT (id) DO UPDATE SET node = excluded.node, folder = excluded.folder, fence = holder.fence + 1,
                      since = excluded.since, until = excluded.until
-                 WHERE holder.until < {NOW} OR holder.folder = excluded.folder RETURNING fence"
+                 WHERE holder.until < {NOW} OR (holder.folder = excluded.folder AND holder.node = excluded.node) RETURNING fence"
             ))?
             .query_row(params![self.name, self.folder], |row| row.get(0))
             .optional()?;
@@ -108,10 +110,10 @@ impl Node {
 #[cfg(feature = "postgres")]
 pub(super) fn renewal() -> String {
     let lease = micros(LEASE);
-    format!("UPDATE holder SET until = {NOW} + {lease} WHERE fence = $1")
+    format!("UPDATE holder SET until = {NOW} + {lease} WHERE fence = ?1")
 }
 
-/// Lets another node be the holder at once.
+/// Lets another node be the holder at once. In a transaction, which checks that this one is.
 pub(super) fn release(sql: &Connection) -> Result<(), rusqlite::Error> {
     sql.execute_batch("UPDATE holder SET until = 0")
 }

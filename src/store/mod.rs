@@ -77,7 +77,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::store::sql::Connection;
 use arrival::Arrivals;
 pub use arrival::{Receipt, Recipient};
 pub use audit::{
@@ -160,6 +159,7 @@ pub use writer::Writing;
 use writer::{Tx, Writer};
 
 use crate::clock;
+use crate::store::sql::Connection;
 
 /// Less free space than this, in bytes, is not enough for the transactions that come next.
 const LEAST_SPACE: u64 = 1 << 20;

@@ -60,6 +60,12 @@ impl StatePlace {
         self.server.is_some()
     }
 
+    /// The connection to a server whose database has its schema.
+    fn made(&self, connection: Connection) -> Result<Connection, StoreError> {
+        schema::make_on_server(&connection, &self.shown())?;
+        Ok(connection)
+    }
+
     /// A connection to the server, if the database is on one.
     pub(super) fn connect(&self) -> Option<Result<Connection, StoreError>> {
         let server = self.server.as_ref()?;
@@ -81,6 +87,15 @@ impl StatePlace {
     /// Whether the database is on a server.
     pub fn is_on_server(&self) -> bool {
         false
+    }
+
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "as with servers"
+    )]
+    fn made(&self, connection: Connection) -> Result<Connection, StoreError> {
+        Ok(connection)
     }
 
     pub(super) fn connect(&self) -> Option<Result<Connection, StoreError>> {
@@ -119,13 +134,13 @@ impl StatePlace {
         self.folder.join(schema::DATABASE)
     }
 
-    /// For messages: the folder, or the server.
+    /// The database, for messages.
     pub(super) fn shown(&self) -> PathBuf {
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
             return server.path();
         }
-        self.folder.clone()
+        self.database()
     }
 
     /// Whether there is known to be a database. One on a server is made when it is opened.
@@ -135,42 +150,37 @@ impl StatePlace {
 
     /// Whether it is certain that no process works on it.
     pub fn is_free(&self) -> bool {
-        folder::is_free(&self.folder)
+        if !self.is_on_server() {
+            return folder::is_free(&self.folder);
+        }
+        let nodes = self.nodes();
+        nodes.is_ok_and(|nodes| nodes.iter().all(|node| !node.is_holder))
     }
 
     /// A connection that writes; a new database gets its schema.
     pub(super) fn open(&self) -> Result<Connection, StoreError> {
         match self.connect() {
-            Some(connection) => schema::prepare(connection?, &self.shown()),
+            Some(connection) => self.made(connection?),
             None => schema::open(&self.database()),
         }
     }
 
     /// A connection that only reads a database of this schema; `None`: there is none.
     pub(super) fn open_to_read(&self) -> Result<Option<Connection>, StoreError> {
-        if let Some(connection) = self.connect() {
-            return schema::prepare(connection?, &self.shown()).map(Some);
-        }
-        let path = self.database();
-        if !path
-            .try_exists()
-            .map_err(|error| StoreError::Folder(self.folder.clone(), error))?
-        {
+        let failed = |error| StoreError::Folder(self.folder.clone(), error);
+        if !self.is_on_server() && !self.database().try_exists().map_err(failed)? {
             return Ok(None);
         }
-        let connection = schema::open_to_read(&path)?;
-        if schema::check_number(&connection, &path)? {
-            Ok(Some(connection.into()))
-        } else {
-            Ok(None)
-        }
+        let connection = self.open_for_queries()?;
+        let has_schema = schema::check_number(&connection, &self.shown())?;
+        Ok(has_schema.then_some(connection))
     }
 
     /// A connection for queries of a database that is open.
     pub(super) fn open_for_queries(&self) -> Result<Connection, StoreError> {
         match self.connect() {
             Some(connection) => connection,
-            None => Ok(schema::open_to_read(&self.database())?.into()),
+            None => Ok(schema::open_to_read(&self.database())?),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The beginning of a process's work on the database.
 
-use crate::store::sql::Connection;
 use chrono::DateTime;
 
 use super::error::StoreError;
@@ -8,6 +7,7 @@ use super::tables::tally::Tallied;
 use super::tables::{dropped_task, process, resource};
 use super::tx::settle::doubt;
 use super::unreadable::UnreadableRows;
+use crate::store::sql::Connection;
 
 /// Begins to work on the database. If the process before this one has not ended in order, every resource is in doubt that has a task,
 /// or whose task was dropped while it may have been executed, or of which nothing is recorded.

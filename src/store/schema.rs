@@ -15,7 +15,7 @@ use super::error::StoreError;
 use super::holder;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
-use super::sql::{OptionalExtension, translation};
+use super::sql::translation;
 use super::tables::feed;
 
 /// The database's name in its folder.
@@ -38,33 +38,34 @@ const NUMBER: i64 = 66;
 /// Opens SQLite's database; a new one gets its schema.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     make_private(path);
-    let connection = rusqlite::Connection::open(path)?;
-    configure(&connection)?;
+    let sqlite = rusqlite::Connection::open(path)?;
+    configure(&sqlite)?;
+    let connection = Connection::from(sqlite);
     // First of all: a database that is refused is not changed.
     let has_schema = check_number(&connection, path)?;
-    // Only a new database takes it over: it is set before the first page is written.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "cache_size", -16_384)?;
-    // Reads the schema, so that damage to it is found here, and not later.
-    connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
-    if has_schema {
-        restore_texts(&connection, path)?;
-    }
-    if corruption::is_checked_first(path) {
-        corruption::check(&connection)?;
+    if let Some(sqlite) = connection.sqlite() {
+        // Only a new database takes it over: it is set before the first page is written.
+        sqlite.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        sqlite.pragma_update(None, "journal_mode", "WAL")?;
+        sqlite.pragma_update(None, "synchronous", "FULL")?;
+        sqlite.pragma_update(None, "foreign_keys", true)?;
+        sqlite.pragma_update(None, "cache_size", -16_384)?;
+        // Reads the schema, so that damage to it is found here, and not later.
+        sqlite.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        if has_schema {
+            restore_texts(sqlite, path)?;
+        }
+        if corruption::is_checked_first(path) {
+            corruption::check(&connection)?;
+        }
     }
     if !has_schema {
-        let connection = Connection::from(connection);
         let made = connection.transaction()?;
         made.execute_batch(&format!("{TABLES} PRAGMA user_version = {NUMBER};"))?;
         feed::begin(&made)?;
         made.commit()?;
-        return Ok(connection);
     }
-    Ok(connection.into())
+    Ok(connection)
 }
 
 /// Prepares a connection to SQLite for the use of the store.
@@ -89,10 +90,7 @@ fn make_private(path: &Path) {
 }
 
 /// Whether a database has a schema. One of another number is an error.
-pub(super) fn check_number(
-    connection: &rusqlite::Connection,
-    path: &Path,
-) -> Result<bool, StoreError> {
+pub(super) fn check_number(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     match number(connection)? {
         0 => Ok(false),
         NUMBER => Ok(true),
@@ -147,8 +145,16 @@ fn restore_texts(connection: &rusqlite::Connection, path: &Path) -> Result<(), S
     Ok(())
 }
 
-fn number(connection: &rusqlite::Connection) -> Result<i64, StoreError> {
-    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+/// 0: there is no schema.
+fn number(connection: &Connection) -> Result<i64, StoreError> {
+    if let Some(sqlite) = connection.sqlite() {
+        return Ok(sqlite.pragma_query_value(None, "user_version", |row| row.get(0))?);
+    }
+    let has_schema = "SELECT to_regclass('schema_number') IS NOT NULL";
+    if !connection.query_row(has_schema, [], |row| row.get(0))? {
+        return Ok(0);
+    }
+    Ok(connection.query_row("SELECT number FROM schema_number", [], |row| row.get(0))?)
 }
 
 /// The number of empty pages that can be given back to the file system.
@@ -177,54 +183,33 @@ pub(super) fn free(connection: &Connection, pages: u32) -> Result<(), StoreError
 /// Writes without changing anything.
 pub(super) fn rewrite_number(connection: &Connection) -> Result<(), StoreError> {
     match connection.sqlite() {
-        Some(sqlite) => Ok(sqlite.pragma_update(None, "user_version", number(sqlite)?)?),
+        Some(sqlite) => Ok(sqlite.pragma_update(None, "user_version", number(connection)?)?),
         None => Ok(connection.execute_batch("UPDATE schema_number SET number = number")?),
     }
 }
 
 /// A connection to SQLite's database that only reads.
-pub(super) fn open_to_read(path: &Path) -> Result<rusqlite::Connection, rusqlite::Error> {
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = rusqlite::Connection::open_with_flags(path, flags)?;
     configure(&connection)?;
-    Ok(connection)
+    Ok(connection.into())
 }
 
-/// Checks the schema of a database on a server; a new one gets it. `path`: the database, for messages.
+/// Gives a new database on a server its schema. `path`: the database, for messages.
 #[cfg(feature = "postgres")]
-pub(super) fn prepare(connection: Connection, path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn make_on_server(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     /// Two processes must not make it at the same time: this number is of the lock for that.
     const LOCK: i64 = 0x7265_7379_6e63_6400;
     let transaction = connection.transaction()?;
-    transaction.execute_batch(&format!(
-        "SELECT pg_advisory_xact_lock({LOCK});
-         CREATE TABLE IF NOT EXISTS schema_number (number BIGINT NOT NULL)"
-    ))?;
-    let number: Option<i64> = transaction
-        .query_row("SELECT number FROM schema_number", [], |row| row.get(0))
-        .optional()?;
-    match number {
-        None => {
-            transaction.execute_batch(&translation::schema(TABLES))?;
-            transaction.execute_batch(holder::TABLES)?;
-            transaction.execute("INSERT INTO schema_number VALUES (?1)", [NUMBER])?;
-            feed::begin(&transaction)?;
-        }
-        Some(NUMBER) => {}
-        Some(found) => {
-            return Err(StoreError::OtherSchema {
-                path: path.to_owned(),
-                found,
-                known: NUMBER,
-            });
-        }
+    transaction.execute_batch(&format!("SELECT pg_advisory_xact_lock({LOCK})"))?;
+    if !check_number(&transaction, path)? {
+        transaction.execute_batch(&translation::schema(TABLES))?;
+        transaction.execute_batch(holder::TABLES)?;
+        transaction.execute_batch(&format!(
+            "CREATE TABLE schema_number (number BIGINT NOT NULL); INSERT INTO schema_number VALUES ({NUMBER})"
+        ))?;
+        feed::begin(&transaction)?;
     }
-    transaction.commit()?;
-    Ok(connection)
-}
-
-/// There are no servers.
-#[cfg(not(feature = "postgres"))]
-pub(super) fn prepare(connection: Connection, _: &Path) -> Result<Connection, StoreError> {
-    Ok(connection)
+    Ok(transaction.commit()?)
 }

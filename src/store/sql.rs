@@ -242,12 +242,8 @@ impl Fault {
     pub(crate) fn of(error: &rusqlite::Error) -> Self {
         use rusqlite::{Error, ErrorCode};
         #[cfg(feature = "postgres")]
-        if let Some(error) = postgres::error_of(error) {
-            return postgres::fault(error);
-        }
-        #[cfg(feature = "postgres")]
-        if postgres::is_fenced(error) {
-            return Self::Held;
+        if let Some(fault) = postgres::fault_of(error) {
+            return fault;
         }
         if let Error::FromSqlConversionFailure(..)
         | Error::IntegralValueOutOfRange(..)

@@ -38,7 +38,8 @@ pub(super) fn tables() -> Result<Vec<Table>> {
     Ok(tables)
 }
 
-/// Makes the rows of one database those of another one, which has no others then. Both have the schema. Returns how many they are.
+/// Makes the rows of one database those of another one, which has no others then. Both have the schema, and a transaction. Returns how many
+/// they are.
 pub(super) fn copy_rows(from: &Connection, to: &Connection) -> Result<u64, StoreError> {
     copy(from, to, tables()?, "")
 }
@@ -61,34 +62,27 @@ fn copy(
     tables: Vec<Table>,
     condition: &str,
 ) -> Result<u64, StoreError> {
-    from.in_snapshot(|from| {
-        let to = to.transaction()?;
-        for table in tables.iter().rev() {
-            to.execute_batch(&format!("DELETE FROM {}", table.name))?;
+    for table in tables.iter().rev() {
+        to.execute_batch(&format!("DELETE FROM {}", table.name))?;
+    }
+    let mut rows = 0;
+    for table in tables {
+        let Table { name, columns, .. } = &table;
+        let marks: Vec<_> = (1..=columns.len()).map(|at| format!("?{at}")).collect();
+        let (listed, marks) = (columns.join(", "), marks.join(", "));
+        let mut insert =
+            to.prepare_cached(&format!("INSERT INTO {name} ({listed}) VALUES ({marks})"))?;
+        from.each_row(&format!("SELECT {listed} FROM {name} {condition}"), |row| {
+            rows += 1;
+            let values = values(row, columns.len())?;
+            let values: Vec<&dyn ToSql> = values.iter().map(|value| value as _).collect();
+            insert.execute(&*values).map(drop)
+        })?;
+        if table.gives_ids {
+            to.set_last_id(name, from.last_id(name)?)?;
         }
-        let mut rows = 0;
-        for table in tables {
-            let Table { name, columns, .. } = &table;
-            let marks: Vec<_> = (1..=columns.len()).map(|at| format!("?{at}")).collect();
-            let columns = columns.join(", ");
-            let marks = marks.join(", ");
-            let mut insert =
-                to.prepare_cached(&format!("INSERT INTO {name} ({columns}) VALUES ({marks})"))?;
-            let query = format!("SELECT {columns} FROM {name} {condition}");
-            from.each_row(&query, |row| {
-                rows += 1;
-                let values = values(row, table.columns.len())?;
-                let values: Vec<&dyn ToSql> = values.iter().map(|value| value as _).collect();
-                insert.execute(&*values).map(drop)
-            })?;
-            if table.gives_ids {
-                let last = from.last_id(name)?;
-                to.set_last_id(name, last)?;
-            }
-        }
-        to.commit()?;
-        Ok(rows)
-    })
+    }
+    Ok(rows)
 }
 
 fn values(row: &Row<'_>, columns: usize) -> Result<Vec<Value>> {

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::store::sql::Row;
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 
 use super::error::StoreError;
 use crate::clock;
+use crate::store::sql::Row;
 
 /// A row that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{RecvError, RecvTimeoutError};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -304,10 +304,9 @@ struct Writes {
 
 impl Writes {
     fn work(&self, queue: &mpsc::Receiver<WriteJob>) {
-        while let Some(first) = self.next(queue) {
-            let jobs = first
-                .into_iter()
-                .chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
+        while let Ok(first) = self.next(queue) {
+            let others = queue.try_iter().take(JOBS_A_COMMIT - 1);
+            let jobs = first.into_iter().chain(others);
             let (replies, outcome) = self.commit(jobs);
             if let Ok(woken) = &outcome {
                 for wake in woken {
@@ -324,15 +323,16 @@ impl Writes {
         }
     }
 
-    /// Waits for a job; `Some(None)`: there is none, but the node is to stay the holder of the database. `None`: the store is closed.
-    fn next(&self, queue: &mpsc::Receiver<WriteJob>) -> Option<Option<WriteJob>> {
+    /// Waits for a job; `None`: there is none, but a transaction is due, so that the node stays the holder of the database. Fails once the
+    /// store is closed.
+    fn next(&self, queue: &mpsc::Receiver<WriteJob>) -> Result<Option<WriteJob>, RecvError> {
         if !self.connection.has_fence() {
-            return queue.recv().ok().map(Some);
+            return queue.recv().map(Some);
         }
         match queue.recv_timeout(holder::RENEWAL) {
-            Ok(job) => Some(Some(job)),
-            Err(RecvTimeoutError::Timeout) => Some(None),
-            Err(RecvTimeoutError::Disconnected) => None,
+            Ok(job) => Ok(Some(job)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(RecvError),
         }
     }
 

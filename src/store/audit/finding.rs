@@ -1,11 +1,11 @@
 //! `finding`: the differences between the mirror and the Source.
 
-use crate::store::sql::{Result, Row, params};
 use resourcesync::Digest;
 
 use super::AuditDb;
 use crate::store::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Result, Row, params};
 use crate::store::tables::values::{Column, Count, DigestList, column, texts};
 
 pub(super) const TABLE: &str = "

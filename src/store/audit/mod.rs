@@ -43,7 +43,9 @@ impl AuditDb {
                 let copy = stated.join("known.db");
                 let known = schema::open(&copy)?;
                 if let Some(database) = database {
-                    copy_source(&database, &known, source)?;
+                    let writing = known.transaction()?;
+                    database.in_snapshot(|database| copy_source(database, &writing, source))?;
+                    writing.commit()?;
                 }
                 copy
             }

@@ -1,13 +1,13 @@
 //! Compares entries whose time was covered before with what is known of their resources. Nothing is written: of a document that
 //! is read again, most entries are known.
 
-use crate::store::sql::Connection;
 use chrono::DateTime;
 use resourcesync::{ChangeKind, Interval, SourceTime};
 use resyncd_core::{Applied, Desired, LateChange, Stated, Voice};
 
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
+use crate::store::sql::Connection;
 use crate::store::tables::task::TaskState;
 use crate::store::tx::batch_context::BatchContext;
 use crate::store::tx::statements::{Resource, entry_of};

@@ -1,13 +1,13 @@
 //! Counts the entries of a manifest whose content the mirror does not have. Nothing is written: a package is fetched only if
 //! enough of it is needed.
 
-use crate::store::sql::Connection;
 use chrono::DateTime;
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{Applied, Desired, Stated};
 
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
+use crate::store::sql::Connection;
 use crate::store::tx::batch_context::BatchContext;
 use crate::store::tx::statements::{Resource, entry_of};
 use crate::store::{Store, StoreError};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::ResourceUri;
 
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::query_threads::Lane;
+use crate::store::sql::Connection;
 use crate::store::tables::feed::{self, SetChange};
 use crate::store::tables::published_set::{self, PublishedSet};
 use crate::store::tables::resource::listing;

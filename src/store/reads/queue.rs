@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
 
 use crate::store::ids::ResourceId;
+use crate::store::sql::Connection;
 use crate::store::tables::task::{Task, TaskState, queue, status};
 use crate::store::{Store, StoreError};
 

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::SourceTime;
 use resyncd_core::{Coverage, Gap};
 
 use crate::store::ids::SetId;
 use crate::store::query_threads::Lane;
+use crate::store::sql::Connection;
 use crate::store::tables::source_set::{self, BaselineState};
 use crate::store::tables::tally::{self, TalliedKind, TallyKey};
 use crate::store::tables::task::status::{CountedFailure, first_failure};

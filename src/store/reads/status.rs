@@ -4,11 +4,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 
 use super::statistics::{SetStatistics, statistics};
 use crate::store::query_threads::Lane;
+use crate::store::sql::Connection;
 use crate::store::tables::channel::{self, ChannelRecord};
 use crate::store::tables::feed;
 use crate::store::tables::forgotten::{self, SetTotals};

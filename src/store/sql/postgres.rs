@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::{self, Display};
+use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -21,7 +22,7 @@ use postgres::row::RowIndex as PgRowIndex;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql as PgFromSql, IsNull, ToSql as PgToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
-use resyncd_fetch::Authorities;
+use resyncd_fetch::{Authorities, is_localhost};
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use rusqlite::{Result, ToSql};
 use tokio::runtime::Handle;
@@ -33,9 +34,6 @@ use crate::store::holder;
 
 /// How a connection presents itself to the server.
 const APPLICATION: &str = "resyncd";
-
-/// The hosts that are this machine.
-const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Where a database is, and how it is reached.
 #[derive(Clone)]
@@ -63,12 +61,15 @@ impl Server {
             return Err(StoreError::Url(error.to_owned()));
         }
         config.application_name(APPLICATION);
-        match password {
-            Some(password) => config.password(password),
-            None => config.password(password_file::password_of(&config).unwrap_or_default()),
-        };
+        let password = password.map(str::to_owned);
+        if let Some(password) = password.or_else(|| password_file::password_of(&config)) {
+            config.password(password);
+        }
         let is_local = |host: &Host| match host {
-            Host::Tcp(host) => LOCAL.contains(&host.as_str()),
+            Host::Tcp(host) => match host.parse::<IpAddr>() {
+                Ok(address) => address.is_loopback(),
+                Err(_) => is_localhost(host),
+            },
             Host::Unix(_) => true,
         };
         let is_encrypted =
@@ -139,25 +140,10 @@ fn failed(error: postgres::Error) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(Box::new(ServerError(error)))
 }
 
-/// The error of the server, or of the connection to it, that an error is of.
-pub(crate) fn error_of(error: &rusqlite::Error) -> Option<&postgres::Error> {
-    match error {
-        rusqlite::Error::ToSqlConversionFailure(error) => {
-            error.downcast_ref().map(|ServerError(error)| error)
-        }
-        _ => None,
-    }
-}
-
 /// Another node works on the database.
 #[derive(Debug, thiserror::Error)]
 #[error("another node has taken the place of this one")]
 struct Fenced;
-
-/// Whether an error is that another node works on the database.
-pub(super) fn is_fenced(error: &rusqlite::Error) -> bool {
-    matches!(error, rusqlite::Error::ToSqlConversionFailure(error) if error.is::<Fenced>())
-}
 
 /// An error that shows its cause.
 #[derive(Debug)]
@@ -171,19 +157,26 @@ impl fmt::Display for ServerError {
 
 impl Error for ServerError {}
 
-/// What an error is.
-pub(super) fn fault(error: &postgres::Error) -> Fault {
-    let Some(state) = error.code() else {
-        // It is none of the server.
-        return Fault::Unavailable;
+/// What an error is, if it is one of a server.
+pub(super) fn fault_of(error: &rusqlite::Error) -> Option<Fault> {
+    let rusqlite::Error::ToSqlConversionFailure(error) = error else {
+        return None;
     };
-    match *state {
+    if error.is::<Fenced>() {
+        return Some(Fault::Held);
+    }
+    let ServerError(error) = error.downcast_ref()?;
+    let Some(state) = error.code() else {
+        // It is of the connection.
+        return Some(Fault::Unavailable);
+    };
+    Some(match *state {
         SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY => Fault::DiskFull,
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Fault::Damaged,
         SqlState::READ_ONLY_SQL_TRANSACTION => Fault::ReadOnly,
         _ if UNAVAILABLE.contains(&&state.code()[..2]) => Fault::Unavailable,
         _ => Fault::Other,
-    }
+    })
 }
 
 /// The classes of the errors that pass: of connections, resources, an operator who intervenes, and the system of the server.

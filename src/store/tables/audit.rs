@@ -1,9 +1,9 @@
 //! `audit`: the last audit of each Source, with its result as JSON.
 
-use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 
 use super::values::Micros;
+use crate::store::sql::{Connection, Result, params};
 
 /// A Source, when its last audit began, or since when the first one is waited for, and the result of it.
 pub(crate) type AuditRow = (String, DateTime<Utc>, Option<String>);

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, params};
 use chrono::{DateTime, Utc};
 use resourcesync::Capability;
 use resyncd_core::{
@@ -14,6 +13,7 @@ use url::Url;
 use super::inbox::DeliveryOutcome;
 use super::values::{Column, Count, HubList, Micros, RequestedIntent, column};
 use crate::store::ids::{ChannelId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, params};
 use crate::store::unreadable::UnreadableRows;
 
 /// A channel that is, or was, subscribed to.

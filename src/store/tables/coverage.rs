@@ -1,11 +1,11 @@
 //! `coverage`: the intervals of the Source's time in which every change of a set is known.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resourcesync::SourceTime;
 use resyncd_core::Coverage;
 
 use super::values::{Column, column, interval};
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 pub(crate) fn of_set(sql: &Connection, set: SetId) -> Result<Coverage> {
     sql.prepare_cached("SELECT from_time, until_time FROM coverage WHERE set_id = ?1")?

@@ -1,10 +1,10 @@
 //! `delivered`: digests of recent deliveries, by which a repeated one is recognized.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 
 use super::values::{Count, Micros};
 use crate::store::ids::ChannelId;
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 /// The SHA-256 of a delivery's body.
 pub(crate) type BodyDigest = [u8; 32];

@@ -1,10 +1,10 @@
 //! `document`: the validators of documents that need not be read again while they are unchanged.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resyncd_core::Validators;
 
 use super::part;
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 /// A document that was read, by which an unchanged one is recognized.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! `dropped_task`: resources whose task was dropped while it may have been executed, and whose result is not known yet.
 
-use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 
 use super::values::Micros;
 use crate::store::ids::ResourceId;
+use crate::store::sql::{Connection, Result, params};
 
 /// Records that the task of a resource is about to be dropped, unless it was given up and is not due: then it is not being executed.
 pub(crate) fn insert(sql: &Connection, resource: ResourceId, now: DateTime<Utc>) -> Result<()> {

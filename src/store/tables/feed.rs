@@ -1,7 +1,6 @@
 //! `feed`: the log of applied changes. No sequence number is used twice. `origin` names the kind of document, whether a patch made the
 //! file, and whether links are left out. An entry names the row of its resource.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use resourcesync::entries::LinkLimit;
 use resourcesync::{Link, SourceTime};
@@ -13,6 +12,7 @@ use super::{mirrored_path, published_set};
 use crate::random::hex_name;
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 use crate::store::unreadable::UnreadableRows;
 
 /// A change that was applied.

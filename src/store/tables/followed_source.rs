@@ -6,7 +6,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
-
 use crate::store::unreadable::UnreadableRows;
 
 /// A Source that is or was followed.

@@ -1,12 +1,12 @@
 //! What is deleted of a Source that is forgotten. It concerns all tables but those of the feed, whose entries stay: their sets keep a
 //! row, without content.
 
-use crate::store::sql::{Connection, Result, Row, params};
 use resyncd_core::ResourceUri;
 
 use super::mirrored_path;
 use super::values::{Count, column};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, Result, Row, params};
 
 /// A resource whose row is to be deleted.
 #[derive(Clone, Debug)]

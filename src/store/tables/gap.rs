@@ -1,10 +1,10 @@
 //! `gap`: the holes in the coverage of a set.
 
-use crate::store::sql::{Connection, Result, params};
 use resyncd_core::Gap;
 
 use super::values::{Column, Micros, column, interval};
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, Result, params};
 
 /// Whether a set of a Source has a gap.
 pub(crate) fn has_any(sql: &Connection, source: &str) -> Result<bool> {

@@ -6,9 +6,10 @@
 
 use std::borrow::Cow;
 
-use crate::store::sql::Result;
 use resyncd_core::ResourceUri;
 use rusqlite::types::{ToSql, ToSqlOutput};
+
+use crate::store::sql::Result;
 
 /// The column `identity`, of any spelling.
 pub(crate) struct Identity<'a>(pub(crate) &'a ResourceUri);

@@ -1,11 +1,11 @@
 //! `inbox`: deliveries that were acknowledged, or are about to be, and are not processed yet.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 use chrono::{DateTime, Utc};
 use resyncd_core::{HubUri, TopicUri};
 
 use super::values::{Column, Count, Micros, column};
 use crate::store::ids::{ChannelId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 
 /// A delivery in the inbox.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 //! Columns: `owner_id` is the resource whose entry has the link, in the documents of the set; `resource_id` its target; `kind` as what it is
 //! linked; `named` 0 where the entry has the link no longer. Such a row stays until it is decided what becomes of the target.
 
-use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 use resyncd_core::{LinkedAs, ResourceUri};
 
 use super::values::{Count, Micros, column};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, Result, params};
 
 /// How many owners of a resource are stated.
 const MAX_OWNERS: usize = 16;

@@ -1,8 +1,9 @@
 //! The column `media_type` of `resource`, of which there are millions of rows: a BLOB of one byte where it is one of the usual types.
 //! Every other one is stored as the text that it is. What is read is always the text that was stored.
 
-use crate::store::sql::Result;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+
+use crate::store::sql::Result;
 
 /// The byte of each usual type. Databases have these bytes: they never change. Another one needs another
 /// number of the schema, because a version that does not know it can't read the row.

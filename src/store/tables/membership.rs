@@ -1,12 +1,12 @@
 //! `member`: which resources belong to which sets. (In the code a member is one of a package.)
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resyncd_core::ResourceUri;
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
 use super::identity::Identity;
 use super::values::{Count, invalid};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 /// Which kind of statement has made a resource belong to a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

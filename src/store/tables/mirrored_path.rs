@@ -2,12 +2,12 @@
 //! the row nor the index of the paths repeats what the URI has.
 //! A row is found by its path in the column, or else by the URIs of which that is the plain path.
 
-use crate::store::sql::Result;
 use resyncd_core::ResourceUri;
 use resyncd_mirror::{is_plain_path, plain_path};
 use rusqlite::types::Type;
 
 use super::values::invalid;
+use crate::store::sql::Result;
 
 /// What the column has for a path.
 pub(super) fn stored<'a>(path: &'a str, uri: &ResourceUri) -> Option<&'a str> {

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::store::sql::{Connection, Result, params};
-
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, Result, params};
 
 pub(crate) fn insert(sql: &Connection, set: SetId, name: &str) -> Result<()> {
     sql.prepare_cached(

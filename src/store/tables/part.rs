@@ -9,7 +9,6 @@
 
 use std::ops::RangeInclusive;
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 use resourcesync::SourceTime;
 use resyncd_core::KnownPart;
@@ -19,6 +18,7 @@ use super::document::DocumentRecord;
 use super::values::{Column, Count, Micros, column};
 use crate::store::ids::{PartId, SetId};
 use crate::store::named::Named;
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 /// A condition on a row: the current generation of the set `?1` did not name the part.
 pub(super) const IS_UNNAMED: &str =

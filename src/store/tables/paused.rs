@@ -1,9 +1,9 @@
 //! `paused`: the Sources that a person has paused, and since when.
 
-use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 
 use super::values::Micros;
+use crate::store::sql::{Connection, Result, params};
 
 pub(crate) fn all(sql: &Connection) -> Result<Vec<(String, DateTime<Utc>)>> {
     sql.prepare_cached("SELECT source, since FROM paused")?

@@ -2,13 +2,13 @@
 //!
 //! Columns: the published changes of a set are those of the feed after number `after`, of the time after `since`.
 
-use crate::store::sql::{Connection, Result, Row, params};
 use chrono::{DateTime, Utc};
 use url::Url;
 
 use super::source_set::UriList;
 use super::values::{Count, Micros};
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, Result, Row, params};
 
 /// A set that is published.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! `loss`: deletions that were released within the last seconds without a person's approval, and within the last day where only
 //! a hub has stated them.
 
-use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 
 use super::linked;
 use super::values::{Count, Micros};
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, Result, params};
 
 /// How many resources were lost to recent deletions.
 pub(crate) struct RecentDeletions {

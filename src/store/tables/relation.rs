@@ -8,13 +8,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use resourcesync::{Algorithm, Digest, Link};
 use resyncd_core::{Criteria, ResourceUri, Standing, identity};
 use url::Url;
 
 use super::values::{Count, LinkList, column};
 use crate::store::ids::ResourceId;
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 
 /// How many resources a record selects when it is read; the others are when they are read.
 const MAX_DESCRIBED: usize = 10_000;

@@ -5,7 +5,6 @@ pub(crate) mod audit;
 pub(crate) mod listing;
 pub(crate) mod unused;
 
-use crate::store::sql::{self, Connection, OptionalExtension, Result, Row, params};
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Digest, Link, SourceTime};
 use resyncd_core::{
@@ -29,6 +28,7 @@ use super::values::{
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{self, Connection, OptionalExtension, Result, Row, params};
 
 /// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
 pub(crate) const IS_DOUBTED: &str = "(resource.doubted = 1 OR (resource.applied_at IS NULL

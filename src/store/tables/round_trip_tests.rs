@@ -1,7 +1,6 @@
 //! What every type that is converted to and from a column can hold is read as it was stored, through SQLite. Those of versions and media
 //! types are with them.
 
-use crate::store::sql::Connection;
 use chrono::DateTime;
 use proptest::prelude::*;
 use resourcesync::uri::{parse_uri, resolve_reference, without_userinfo};
@@ -26,6 +25,7 @@ use super::values::{
 use crate::store::FindingKind;
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
+use crate::store::sql::Connection;
 
 /// Stores values in one row, and has it read.
 fn through<T>(

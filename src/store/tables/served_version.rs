@@ -11,12 +11,12 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::store::sql::{Result, Row};
 use resyncd_core::{ResourceUri, ServedVersion, Validators};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use url::Url;
 
 use super::values::invalid;
+use crate::store::sql::{Result, Row};
 
 /// What the columns `served_by`, `etag` and `last_modified` of a resource, by their numbers, state.
 pub(super) fn served_version(

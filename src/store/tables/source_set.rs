@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 
-use crate::store::sql::{Connection, Params, Result, Row, params};
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{Capability, Interval, Oddities, SourceTime};
@@ -16,6 +15,7 @@ use url::Url;
 use super::values::{Column, Count, Micros, column, invalid, json, parse_json, texts};
 use super::{coverage, published_set, statement};
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, Params, Result, Row, params};
 
 /// How far the baseline of a set has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

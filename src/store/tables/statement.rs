@@ -4,13 +4,13 @@
 //! Columns: `stated` is the kind of the change, or whether a list names the resource or does not; `at` the time of the change, of the last
 //! modification in a list, or of the list that does not name it; `revision` and `content_revision` as of [`Statement`].
 
-use crate::store::sql::{Connection, Result, params};
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{Entry, SetKey, Stated, Statement, Voice};
 
 use super::membership::Membership;
 use super::values::{Column, ContentColumns, Count, column, content_info_of, texts};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, Result, params};
 
 texts! {
     Voice:

@@ -2,10 +2,10 @@
 //!
 //! Columns: what has number `position` of the feed has been delivered, and so has what happened until `told_until`.
 
-use crate::store::sql::{Connection, Result, Row, params};
 use chrono::{DateTime, Utc};
 
 use super::values::Micros;
+use crate::store::sql::{Connection, Result, Row, params};
 
 /// A subscription to a topic of what is published.
 #[derive(Clone, PartialEq, Eq)]

@@ -7,11 +7,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use crate::store::sql::{Connection, Result, Row, params};
-
 use super::task::TaskState;
 use super::values::{Column, Count, column, texts};
 use crate::store::ids::SetId;
+use crate::store::sql::{Connection, Result, Row, params};
 
 /// What a task is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

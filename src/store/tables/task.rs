@@ -15,7 +15,6 @@ pub(crate) mod queue;
 pub(crate) mod report;
 pub(crate) mod status;
 
-use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, params};
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Digest, Link, SourceTime};
 use resyncd_core::{RecordedFile, ResourceUri, Revision, ServedVersion};
@@ -32,6 +31,7 @@ use super::values::{
 };
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Params, Result, Row, params};
 use crate::store::tx::settle::Decided;
 
 /// A pending change of one resource.

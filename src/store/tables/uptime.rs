@@ -1,9 +1,9 @@
 //! `uptime`: when the daemon was last known to run; one row.
 
-use crate::store::sql::{Connection, OptionalExtension, Result};
 use chrono::{DateTime, Utc};
 
 use super::values::Micros;
+use crate::store::sql::{Connection, OptionalExtension, Result};
 
 pub(crate) fn seen_at(sql: &Connection) -> Result<Option<DateTime<Utc>>> {
     let seen_at = sql

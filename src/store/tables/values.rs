@@ -4,7 +4,6 @@
 //! [`ToSql`] and [`FromSql`], as most are of other crates. Ids do, and the wrappers: [`Micros`], [`Count`], [`DigestList`],
 //! [`PackedDigests`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
-use crate::store::sql::{Result, Row, RowIndex};
 use chrono::{DateTime, Utc};
 use resourcesync::uri::parse_uri;
 use resourcesync::{
@@ -22,6 +21,7 @@ use websub::Intent;
 use super::media_type::MediaType;
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
+use crate::store::sql::{Result, Row, RowIndex};
 
 /// A column holds a value that this program never writes.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,6 @@
 //!
 //! What is stored once is not stored again, also where its file is gone: a person may have removed it.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 use chrono::{DateTime, TimeDelta, Utc};
 use resourcesync::{ContentInfo, Digest, Link, SourceTime};
 use resyncd_core::ResourceUri;
@@ -19,6 +18,7 @@ use super::values::{
     Column, ContentColumns, Count, DigestList, LinkList, Micros, column, content_info, invalid,
 };
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 
 /// How many announced versions of one resource wait.
 pub(crate) const MAX_WAITING: usize = 1000;

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
 
@@ -12,6 +11,7 @@ use crate::store::change::Origin;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::named::Named;
+use crate::store::sql::Connection;
 use crate::store::tables::linked;
 use crate::store::tables::resource::{ResourceState, StateQuery};
 use crate::store::tables::source_set::SetTimes;

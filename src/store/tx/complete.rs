@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
 use resyncd_core::{Answer, Revision, SetKey, Voice, latest_plausible};
@@ -17,6 +16,7 @@ use super::statements::Resource;
 use super::versions::note_published;
 use crate::store::change::Origin;
 use crate::store::ids::SetId;
+use crate::store::sql::Connection;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::resource::unused::{self, UnusedRule};
 use crate::store::tables::resource::{self, Publication};

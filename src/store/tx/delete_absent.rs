@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
 
@@ -16,6 +15,7 @@ use super::statements::Resource;
 use crate::store::change::Change;
 use crate::store::ids::ResourceId;
 use crate::store::named::NamedSoFar;
+use crate::store::sql::Connection;
 use crate::store::tables::membership::{self, Membership};
 use crate::store::tables::tally::Tallied;
 use crate::store::{Store, StoreError};

@@ -6,13 +6,13 @@
 //! not wait for a person. Those that only a hub states that is not the Source count over a day as well: it is not the Source's
 //! resources that come and go then.
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::needs_approval;
 
 use super::batch_context::BatchContext;
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
+use crate::store::sql::Connection;
 use crate::store::tables::recent_deletions::{self, RecentDeletions};
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::{last_hold, linked, source_set, task};

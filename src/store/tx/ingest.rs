@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Interval, SourceTime};
 use resyncd_core::{
@@ -18,6 +17,7 @@ use super::statements::{Resource, entry_of};
 use super::versions::{AnnouncedAs, announce, announce_only};
 use crate::store::change::{Change, Origin, VersionRule};
 use crate::store::ids::{ChannelId, SetId};
+use crate::store::sql::Connection;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome, ProcessedDelivery};
 use crate::store::tables::tally::Tallied;

@@ -1,6 +1,5 @@
 //! Compares entries of a Resource List or Resource Dump with what the mirror has.
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::{Applied, CheckRules, Desired, Standing, Stated, Voice};
@@ -17,6 +16,7 @@ use super::versions::{AnnouncedAs, announce};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::named::NamedSoFar;
+use crate::store::sql::Connection;
 use crate::store::tables::document;
 use crate::store::tables::part::{self, PartEnd};
 use crate::store::tables::resource::ResourceState;

@@ -9,7 +9,6 @@
 //! by the same rules; for an owner that was deleted, in the transaction that stores that, because that deletion was decided.
 //! A link that the configuration does not select any more is a link still: it keeps its resource.
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, Link};
 use resyncd_core::{
@@ -25,6 +24,7 @@ use super::statements::{Resource, entry_of};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::Connection;
 use crate::store::tables::linked::{self, LinkTarget};
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::Task;

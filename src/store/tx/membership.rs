@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::store::sql::Connection;
-
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::Connection;
 use crate::store::tables::{linked, membership, resource, source_set};
 
 /// Ends a resource's membership in a set if it belongs to another, and returns whether it does.

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd_core::{TopicUri, Transport};
@@ -18,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::store::arrival::{Arrival, Receipt, Recipient};
 use crate::store::ids::ChannelId;
+use crate::store::sql::Connection;
 use crate::store::tables::channel::{self, CallbackKeys, ReceivingRecord};
 use crate::store::tables::delivered::{self, EarlierDelivery};
 use crate::store::tables::inbox;

@@ -1,7 +1,6 @@
 //! Notes which resources are metadata of which others, and selects the resources that a selected record describes (section 14.5),
 //! whichever of the two is read first.
 
-use crate::store::sql::Connection;
 use resourcesync::ChangeKind;
 use resyncd_core::Standing;
 
@@ -9,6 +8,7 @@ use super::batch_context::BatchContext;
 use super::statements::Resource;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
+use crate::store::sql::Connection;
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::{relation, task};
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
 use resyncd_core::ResourceUri;
@@ -11,6 +10,7 @@ use super::batch_context::BatchContext;
 use super::statements::Resource;
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
+use crate::store::sql::Connection;
 use crate::store::tables::resource;
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::task;

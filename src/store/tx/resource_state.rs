@@ -1,6 +1,5 @@
 //! The resource that an entry is about: its row, its membership and its links.
 
-use crate::store::sql::Connection;
 use resyncd_mirror::first_path;
 
 use super::batch_context::BatchContext;
@@ -9,6 +8,7 @@ use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
 use crate::store::named::NamedSoFar;
+use crate::store::sql::Connection;
 use crate::store::tables::feed::{self, LINKED, NewEntry};
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};

@@ -3,7 +3,6 @@
 //! Invariants: this is the only place where a statement becomes a task, or a task ends without a result; what is decided follows from
 //! [`decide`](resyncd_core::decide()) alone. A task that may be in progress when it is dropped is remembered until its result is known.
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::{ContentMatch, Desired, Revision, SetKey, Stated, Voice, latest_plausible};
@@ -14,6 +13,7 @@ use super::statements::Resource;
 use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::Connection;
 use crate::store::tables::resource;
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::task::{self, NewTask, PendingTask, TaskLinks, TaskState};

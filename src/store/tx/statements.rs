@@ -6,7 +6,6 @@
 
 use std::collections::hash_map::Entry as MapEntry;
 
-use crate::store::sql::Connection;
 use resourcesync::{ChangeKind, ContentInfo, SourceTime};
 use resyncd_core::{
     Answer, Applied, ContentMatch, Decision, Entry, Record, RecordedFile, Revision, SetFacts,
@@ -17,6 +16,7 @@ use super::batch_context::BatchContext;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::Connection;
 use crate::store::tables::membership::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::source_set::{self, SetTimes};

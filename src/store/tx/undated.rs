@@ -1,6 +1,5 @@
 //! Checks of entries that state nothing about their content: each becomes a task that requests the resource again.
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::ChangeKind;
 use resyncd_core::{CheckRules, is_undated, may_have_changed};
@@ -10,6 +9,7 @@ use super::statements::Resource;
 use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
 use crate::store::ids::SetId;
+use crate::store::sql::Connection;
 use crate::store::tables::source_set;
 use crate::store::tables::tally::Tallied;
 

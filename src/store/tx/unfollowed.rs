@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resyncd_core::ChannelState;
 use url::Url;
 
 use crate::store::ids::ChannelId;
 use crate::store::query_threads::Lane;
+use crate::store::sql::Connection;
 use crate::store::tables::channel::{self, ChannelOfSet, ChannelRecord};
 use crate::store::tables::{delivered, inbox};
 use crate::store::tx::subscribe::change_in;

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use crate::store::sql::Connection;
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, Link, SourceTime};
 use resyncd_core::{LocalState, Memento, ResourceUri, names_version};
@@ -15,6 +14,7 @@ use super::relate::is_selected;
 use super::statements::Resource;
 use crate::store::change::{Change, VersionRule};
 use crate::store::error::StoreError;
+use crate::store::sql::Connection;
 use crate::store::tables::resource::{Publication, StoredVersion};
 use crate::store::tables::version::{
     self, NewVersion, PutVersion, VersionFailure, VersionKind, VersionTask, VersionedResource,

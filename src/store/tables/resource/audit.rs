@@ -1,11 +1,11 @@
 //! What an audit reads.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 use resourcesync::{Digest, SourceTime};
 use resyncd_core::ResourceUri;
 use resyncd_mirror::uris_of_plain_path;
 
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use crate::store::tables::mirrored_path;
 use crate::store::tables::values::{Count, DigestList, Micros, column};
 

@@ -4,10 +4,10 @@
 //! A row of a resource that was deleted states when: that protects against older documents that still name it. It is unused once
 //! the deletion was applied a while ago, and every set of the Source has read a Resource List of a later time.
 
-use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 
 use crate::store::ids::ResourceId;
+use crate::store::sql::{Connection, Result, params};
 use crate::store::tables::tally::Tallied;
 use crate::store::tables::values::Micros;
 

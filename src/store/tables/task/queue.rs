@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
 
 use super::{COLUMNS, Task, TaskState};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use crate::store::tables::identity::Identity;
 use crate::store::tables::resource::IS_DOUBTED;
 use crate::store::tables::values::{Column, Count, Micros, column};

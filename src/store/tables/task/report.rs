@@ -1,6 +1,5 @@
 //! Lists of tasks for people: those that were given up, the deletions that are held back, and what would be done.
 
-use crate::store::sql::{Connection, Result, params};
 use chrono::{DateTime, Utc};
 use resourcesync::{ChangeKind, SourceTime};
 use resyncd_core::ResourceUri;
@@ -8,6 +7,7 @@ use resyncd_core::ResourceUri;
 use super::TaskState;
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, Result, params};
 use crate::store::tables::values::{Count, Micros, column};
 use crate::store::tables::{linked, mirrored_path};
 

@@ -1,11 +1,11 @@
 //! Errors of tasks, for the status.
 
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use chrono::{DateTime, Utc};
 use resyncd_core::ResourceUri;
 
 use super::TaskState;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::sql::{Connection, OptionalExtension, Result, params};
 use crate::store::tables::identity::Identity;
 use crate::store::tables::values::{Column, Micros};
 
