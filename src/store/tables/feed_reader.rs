@@ -5,7 +5,8 @@ use crate::store::sql::{Connection, Result};
 /// Stores a position that was named on that day.
 pub(crate) fn lower(sql: &Connection, day: i64, position: i64) -> Result<()> {
     sql.prepare_cached(
-        "INSERT INTO feed_reader (day, lowest) VALUES (?1, ?2) ON CONFLICT (day) DO UPDATE SET lowest = MIN(feed_reader.lowest, excluded.lowest)",
+        "INSERT INTO feed_reader (day, lowest) VALUES (?1, ?2)
+         ON CONFLICT (day) DO UPDATE SET lowest = MIN(feed_reader.lowest, excluded.lowest)",
     )?
     .execute([day, position])
     .map(drop)

@@ -8,7 +8,7 @@ use resyncd_core::{LinkedAs, ResourceUri};
 
 use super::values::{Count, Micros, column};
 use crate::store::ids::{ResourceId, SetId};
-use crate::store::sql::{Connection, Result, params};
+use crate::store::sql::{Connection, Result, Row, params};
 
 /// How many owners of a resource are stated.
 const MAX_OWNERS: usize = 16;
@@ -42,7 +42,7 @@ pub(crate) struct LinkTarget {
 }
 
 impl LinkTarget {
-    fn from_row(row: &crate::store::sql::Row<'_>) -> Result<Self> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
         Ok(Self {
             id: row.get(0)?,
             uri: column(row, 1)?,

@@ -124,7 +124,8 @@ pub(crate) fn end(
 ) -> Result<()> {
     sql.prepare_cached(
         "UPDATE part SET filter = ?2, stated_at = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7, page_newest = ?8,
-                misdated = CASE WHEN stated_at IS NOT DISTINCT FROM ?3 THEN misdated ELSE 0 END, seen = (SELECT generation FROM source_set WHERE id = part.set_id),
+                misdated = CASE WHEN stated_at IS NOT DISTINCT FROM ?3 THEN misdated ELSE 0 END,
+                seen = (SELECT generation FROM source_set WHERE id = part.set_id),
                 names = ?9 WHERE id = ?1",
     )?
     .execute(params![

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::values::{Count, LinkList, column};
 use crate::store::ids::ResourceId;
-use crate::store::sql::{Connection, OptionalExtension, Result, params};
+use crate::store::sql::{Connection, OptionalExtension, Result, Row, params};
 
 /// How many resources a record selects when it is read; the others are when they are read.
 const MAX_DESCRIBED: usize = 10_000;
@@ -230,7 +230,7 @@ pub(crate) fn unselected_of(
     Ok(found)
 }
 
-fn described(row: &crate::store::sql::Row<'_>) -> Result<DescribedResource> {
+fn described(row: &Row<'_>) -> Result<DescribedResource> {
     Ok(DescribedResource {
         id: row.get(0)?,
         uri: column(row, 1)?,

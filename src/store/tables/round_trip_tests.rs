@@ -25,13 +25,10 @@ use super::values::{
 use crate::store::FindingKind;
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
-use crate::store::sql::Connection;
+use crate::store::sql::{Connection, Row};
 
 /// Stores values in one row, and has it read.
-fn through<T>(
-    values: &[&dyn ToSql],
-    read: impl FnOnce(&crate::store::sql::Row<'_>) -> rusqlite::Result<T>,
-) -> T {
+fn through<T>(values: &[&dyn ToSql], read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>) -> T {
     let marks = vec!["?"; values.len()].join(", ");
     let database = Connection::from(rusqlite::Connection::open_in_memory().unwrap());
     let query = format!("SELECT {marks}");

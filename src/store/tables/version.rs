@@ -214,8 +214,10 @@ pub(crate) fn put(sql: &Connection, version: &NewVersion<'_>) -> Result<PutVersi
             "INSERT INTO version_task (resource_id, at, source, kind, length, media_type, hashes, encoding, links, state, not_before)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM resource WHERE id = ?1
              ON CONFLICT (resource_id, at) DO UPDATE SET
-                 length = CASE WHEN version_task.kind < ?4 THEN version_task.length ELSE ?5 END, media_type = CASE WHEN version_task.kind < ?4 THEN version_task.media_type ELSE ?6 END,
-                 hashes = CASE WHEN version_task.kind < ?4 THEN version_task.hashes ELSE ?7 END, encoding = CASE WHEN version_task.kind < ?4 THEN version_task.encoding ELSE ?8 END,
+                 length = CASE WHEN version_task.kind < ?4 THEN version_task.length ELSE ?5 END,
+                 media_type = CASE WHEN version_task.kind < ?4 THEN version_task.media_type ELSE ?6 END,
+                 hashes = CASE WHEN version_task.kind < ?4 THEN version_task.hashes ELSE ?7 END,
+                 encoding = CASE WHEN version_task.kind < ?4 THEN version_task.encoding ELSE ?8 END,
                  kind = ?4, links = ?9, state = ?10, not_before = ?11, attempts = 0,
                  error_code = NULL, error_message = NULL, error_at = NULL
              WHERE (version_task.kind = ?4 AND (version_task.length IS DISTINCT FROM ?5 OR version_task.hashes IS DISTINCT FROM ?7
@@ -324,7 +326,8 @@ pub(crate) fn time_in_second(
 fn announced(sql: &Connection, resource: ResourceId) -> Result<usize> {
     let found: i64 = sql
         .prepare_cached(
-            "SELECT COUNT(*) FROM (SELECT 1 FROM version_task WHERE resource_id = ?1 AND kind = 0 AND state IN ('waiting', 'ready') LIMIT ?2) AS found",
+            "SELECT COUNT(*) FROM (SELECT 1 FROM version_task WHERE resource_id = ?1 AND kind = 0 AND state IN ('waiting', 'ready')
+                                   LIMIT ?2) AS found",
         )?
         .query_row(params![resource, Count::of_rows(MAX_WAITING)], |row| row.get(0))?;
     Ok(usize::try_from(found).unwrap_or_default())

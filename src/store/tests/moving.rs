@@ -3,7 +3,7 @@
 use rusqlite::types::Value;
 
 use super::*;
-use crate::store::sql::Connection;
+use crate::store::sql::{Connection, Row};
 use crate::store::transfer::{Table, tables};
 
 /// The rows of all tables, in any order.
@@ -14,7 +14,7 @@ fn rows(place: &StatePlace) -> Vec<(String, Vec<String>)> {
         let mut query = sql
             .prepare_cached(&format!("SELECT {columns} FROM {name}"))
             .unwrap();
-        let read = |row: &crate::store::sql::Row<'_>| {
+        let read = |row: &Row<'_>| {
             let values = (0..columns.split(", ").count()).map(|at| row.get::<_, Value>(at));
             values.collect::<Result<Vec<_>, _>>()
         };

@@ -1,6 +1,6 @@
 //! The resources that the mirror has, some rows at a time.
 
-use crate::store::sql::{Connection, Result, Row, params};
+use crate::store::sql::{Connection, Result, Row, Rows, params};
 
 use super::{ResourceView, VIEW};
 use crate::store::ids::{ResourceId, SetId};
@@ -17,7 +17,7 @@ pub(crate) struct ListedRows<K> {
 
 impl<K> ListedRows<K> {
     fn read(
-        rows: &mut crate::store::sql::Rows<'_>,
+        rows: &mut Rows<'_>,
         key: impl Fn(&Row<'_>) -> Result<K>,
         unreadable: &UnreadableRows,
     ) -> Result<Self> {

@@ -127,7 +127,7 @@ pub(crate) fn unwanted_at_rest(
     )?;
     let mut rows = query.query(params![set, Micros(now)])?;
     let mut unwanted = Vec::new();
-    while let Some(row) = rows.next()?.as_ref().as_ref() {
+    while let Some(row) = rows.next()?.as_ref() {
         if !wants(&column(row, 1)?) {
             unwanted.push(row.get(0)?);
         }
