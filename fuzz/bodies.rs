@@ -18,7 +18,7 @@ use resourcesync::{
 use resyncd::clock;
 use resyncd::config::{Config, StatusConfig};
 use resyncd::engine::Engine;
-use resyncd::http::{RejectionCounters, operator_router};
+use resyncd::http::{RejectionCounters, operator_router, operator_routes};
 use resyncd::store::Store;
 use resyncd_core::{HubUri, MAX_HUBS, MAX_OFFERS, Offer, ResourceUri};
 use resyncd_fetch::{offers, parse_link_header};
@@ -308,13 +308,9 @@ fn answer(request: Request<Body>) -> Response {
         };
     }
     let (store, engine) = STATE.with(|(_, store, engine)| (Arc::clone(store), Arc::clone(engine)));
-    let router = operator_router(
-        engine,
-        store,
-        &StatusConfig::default(),
-        CancellationToken::new(),
-        RejectionCounters::default(),
-    );
+    let (stop, rejections) = (CancellationToken::new(), RejectionCounters::default());
+    let routes = operator_routes(engine, Arc::clone(&store), stop, rejections.clone());
+    let router = operator_router(routes, store, &StatusConfig::default(), rejections);
     let service = TowerToHyperService::new(router);
     let answer = RUNTIME.with(|runtime| runtime.block_on(service.call(request)));
     answer.expect("a router always answers")

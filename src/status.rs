@@ -20,6 +20,9 @@ const MAX_MESSAGE: usize = 1024;
 pub struct Status {
     /// The version of the program.
     pub version: String,
+    /// The node that answers, where the state is in a database on a server; absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// When the daemon started.
     pub started_at: String,
     /// When the status was requested.
@@ -57,11 +60,6 @@ pub type AttentionOf<'a> = (
 );
 
 impl Status {
-    /// The node that works on the Sources, where the state is in a database on a server.
-    pub fn node(&self) -> Option<&str> {
-        self.sources.first()?.node.as_deref()
-    }
-
     /// What waits for a person: of the daemon first, then of each Source and its sets.
     pub fn attentions(&self) -> impl Iterator<Item = AttentionOf<'_>> {
         let of_daemon = self.attention.iter().map(|found| (None, None, found));
@@ -251,9 +249,12 @@ pub struct SourceStatus {
     /// Since when it is paused; `None`: it is not.
     #[serde(default)]
     pub paused_since: Option<String>,
-    /// The node that works on it, where the state is in a database on a server; absent where it is not.
+    /// The node that follows it, where the state is in a database on a server; absent where it is not, or while none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Since when that node does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_since: Option<String>,
     /// The audits that the daemon makes; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditStatus>,
@@ -663,7 +664,7 @@ pub struct Attention {
 }
 
 /// The codes of all attentions.
-pub const ATTENTIONS: [&str; 20] = [
+pub const ATTENTIONS: [&str; 21] = [
     "audit-findings",
     "channel-denied",
     "channel-expired",
@@ -678,6 +679,7 @@ pub const ATTENTIONS: [&str; 20] = [
     "hook-failing",
     "hook-stopped",
     "mirror-unusable",
+    "node-not-answering",
     "notify-failing",
     "public-url-unreachable",
     "source-paused",

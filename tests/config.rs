@@ -93,7 +93,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 107] = [
+const KEYS: [(&str, &str); 108] = [
     ("include", "[]"),
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
@@ -132,6 +132,7 @@ const KEYS: [(&str, &str); 107] = [
     ("xmpp.password_credential", "\"\""),
     ("xmpp.server", "\"\""),
     ("store.url", "\"\""),
+    ("store.listen_url", "\"\""),
     ("store.password", "\"\""),
     ("store.password_file", "\"\""),
     ("store.password_credential", "\"\""),

@@ -16,8 +16,8 @@ use crate::clock;
 use crate::config::{Config, ConfigChanges};
 use crate::engine::{Engine, followed_sets};
 use crate::http::{
-    BoundListener, Callback, RejectionCounters, SharedRedaction, bind, callback_router,
-    operator_router, serve,
+    BoundListener, Callback, RejectionCounters, SharedRedaction, answer_nodes, bind,
+    callback_router, operator_router, operator_routes, serve,
 };
 use crate::publish::{Publisher, publish, site_router};
 use crate::status::{Status, StatusError};
@@ -131,7 +131,7 @@ impl Daemon {
 
     /// As [`start`](Self::start), with this client instead of one that the configuration describes.
     pub async fn start_with(mut config: Config, client: Client) -> Result<Self, StartError> {
-        let store = Store::open(config.state())?;
+        let store = Store::open(config.state().shared())?;
         let status = listen("[status]", config.status.listen).await?;
         let now = clock::now().wall;
         store
@@ -191,20 +191,17 @@ impl Daemon {
             None => None,
         };
         let stop = CancellationToken::new();
-        let router = operator_router(
-            Arc::clone(&engine),
-            Arc::clone(&store),
-            &config.status,
-            stop.clone(),
-            rejections.clone(),
-        );
+        let parts = (Arc::clone(&engine), Arc::clone(&store));
+        let routes = operator_routes(parts.0, parts.1, stop.clone(), rejections.clone());
+        let answering = answer_nodes(Arc::clone(&store), routes.clone(), stop.clone());
+        let parts = (Arc::clone(&store), rejections.clone());
+        let router = operator_router(routes, parts.0, &config.status, parts.1);
+        let serving = serve(status, router, stop.clone(), rejections.clone());
+        let task = tokio::spawn(async {
+            tokio::join!(serving, answering);
+        });
         let status_listener = RunningListener {
-            task: Some(tokio::spawn(serve(
-                status,
-                router,
-                stop.clone(),
-                rejections.clone(),
-            ))),
+            task: Some(task),
             stop,
         };
         Ok(Self {
@@ -345,7 +342,7 @@ impl Daemon {
 
     /// The status of all Sources.
     pub(super) async fn status_of_sources(&self) -> Result<Status, StatusError> {
-        self.engine.status().await
+        self.engine.own_status(false).await
     }
 
     /// The same, but no longer than that: what hangs then ends with the process, which loses nothing that was acknowledged or
@@ -390,7 +387,7 @@ impl Publication {
         let publisher = Arc::new(opening.await?);
         let working = Arc::clone(&publisher);
         let work = move |stop| publish(Arc::clone(&working), stop);
-        engine.run_restarting("publication", work).await;
+        engine.run_leading("publication", work).await;
         let shown = Arc::clone(&publisher);
         engine.show_published(Arc::new(move || {
             let publisher = Arc::clone(&shown);

@@ -17,9 +17,9 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::daemon::{RunningListener, StartError, bind_callback};
-use crate::config::{Config, Secret, StatusConfig};
+use crate::config::{Config, Secret};
 use crate::engine::Engine;
-use crate::http::{RejectionCounters, SharedRedaction, operator_router};
+use crate::http::{RejectionCounters, SharedRedaction, operator_routes};
 use crate::store::Store;
 
 /// How long connecting to the daemon may take.
@@ -150,15 +150,11 @@ impl DaemonClient {
         let secrets = SharedRedaction::new(&config.redaction());
         let callback =
             RunningListener::start_callback(bound, &config, &store, rejections.clone(), secrets);
-        // Nobody else can send requests to it.
-        let status = StatusConfig {
-            token: None,
-            ..config.status.clone()
-        };
         let stop = CancellationToken::new();
-        let handlers = operator_router(Arc::clone(&engine), store, &status, stop, rejections);
+        // Nobody else can send requests to it.
+        let handlers = operator_routes(Arc::clone(&engine), store, stop, rejections);
         Ok(Self {
-            address: reachable(status.listen),
+            address: reachable(config.status.listen),
             server: Server::State {
                 engine,
                 handlers: TowerToHyperService::new(handlers),

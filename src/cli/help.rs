@@ -237,10 +237,31 @@ pub(super) const NODES: &str = "\
 Examples:
   resyncd nodes
 
-Where the state is in a PostgreSQL database, several daemons may be started on
-it: one works, and the others wait until it ends.
+Where the state is in a PostgreSQL database, several daemons may work on it:
+each follows a share of the Sources. One of them leads: it tells people what
+waits for them, and publishes.
 
 Exit status: 0, or 1 if the database can't be read.";
+
+pub(super) const MOVE: &str = "\
+Examples:
+  resyncd move example mirror-2
+
+Waits until that machine follows the Source, as soon as the work in progress is
+done. It stays there as long as that machine works.
+
+Exit status: 0, or 1 if nothing was changed.";
+
+pub(super) const DRAIN: &str = "\
+Examples:
+  resyncd drain
+  resyncd drain mirror-2
+  resyncd drain mirror-2 --undo
+
+Waits until the others follow all Sources of that machine, such as before it is
+stopped. It lasts until its daemon is started again, or --undo.
+
+Exit status: 0, or 1 if nothing was changed.";
 
 pub(super) const UNSUBSCRIBE: &str = "\
 Examples:

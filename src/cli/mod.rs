@@ -170,9 +170,15 @@ enum CliCommand {
     /// Move the state into another database
     #[command(after_help = help::STORE)]
     Store(store::StoreArguments),
-    /// List the machines that work on one database, or wait to
+    /// List the machines that work on one database, or have
     #[command(after_help = help::NODES)]
     Nodes,
+    /// Have another machine of the database follow a Source
+    #[command(after_help = help::MOVE)]
+    Move(store::MoveArguments),
+    /// Have the others follow what a machine of the database follows
+    #[command(after_help = help::DRAIN)]
+    Drain(store::DrainArguments),
     /// End the subscriptions of all or the named Sources, at hubs and PubSub services
     #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
@@ -302,6 +308,7 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Status(_) | CliCommand::Poll(_) => None,
         CliCommand::Backup(_) | CliCommand::Restore(_) => None,
         CliCommand::Store(_) | CliCommand::Nodes => None,
+        CliCommand::Move(_) | CliCommand::Drain(_) => None,
         _ => Some(log_warnings(config.log.format)),
     };
     match command {
@@ -320,6 +327,8 @@ async fn command(arguments: &CliArguments) -> Result<u8, Failure> {
         CliCommand::Restore(restore) => restore::restore(&config, restore).await,
         CliCommand::Store(store) => store::store(&config, store).await,
         CliCommand::Nodes => store::nodes(&config).await,
+        CliCommand::Move(moved) => store::move_to(&config, moved).await,
+        CliCommand::Drain(drained) => store::drain(&config, drained).await,
         CliCommand::Unsubscribe(named) => unsubscribe::unsubscribe(&config, named).await,
         CliCommand::Forget(forget) => forget::forget(&config, forget).await,
         CliCommand::Notify(notify) => notify::notify(&config, notify).await,
@@ -345,7 +354,12 @@ fn load(path: &Path, command: &CliCommand) -> Result<Config, Failure> {
     }
     let is_of_database = matches!(
         command,
-        CliCommand::Backup(_) | CliCommand::Restore(_) | CliCommand::Store(_) | CliCommand::Nodes
+        CliCommand::Backup(_)
+            | CliCommand::Restore(_)
+            | CliCommand::Store(_)
+            | CliCommand::Nodes
+            | CliCommand::Move(_)
+            | CliCommand::Drain(_)
     );
     let config = if daemon.is_some() || is_of_database {
         Config::load_without_secrets(path)

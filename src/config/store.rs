@@ -18,6 +18,8 @@ const LONGEST: u64 = 1024;
 pub struct StoreSettings {
     /// The URL of a database on a PostgreSQL server, without a password; `None`: SQLite's in `state_dir`.
     pub(crate) url: Option<String>,
+    /// Another way to the same server, on which it tells what other nodes commit; empty: there is none. `None`: the same way.
+    pub(crate) listen_url: Option<String>,
     /// The password for it.
     pub(crate) password: Option<String>,
     /// What this machine is called where several work on one database; empty: as the system calls it.
@@ -27,12 +29,14 @@ pub struct StoreSettings {
 impl StoreSettings {
     pub(super) fn read(section: &mut TableReader<'_, '_>) -> Self {
         let url = section.value("url", Class::Any, text("a URL", parse_url));
+        let listen_url = section.value("listen_url", Class::Any, text("a URL", parse_listen_url));
         let password = read_secret(section, "password", LONGEST, |text| {
             Ok(text.trim_end_matches(['\r', '\n']).to_owned())
         });
         let node = section.value("node", Class::Any, text("a string", parse_node));
         Self {
             url,
+            listen_url,
             password: password.map(|password| password.value),
             node,
         }
@@ -48,7 +52,8 @@ impl StoreSettings {
     }
 
     fn on_server(&self, place: StatePlace, url: &str, authorities: &Authorities) -> StatePlace {
-        let place = place.on_server(url, self.password.as_deref(), authorities);
+        let (listen_url, password) = (self.listen_url.as_deref(), self.password.as_deref());
+        let place = place.on_server(url, listen_url, password, authorities);
         place.of_node(self.node())
     }
 
@@ -98,6 +103,14 @@ fn parse_url(text: &str) -> Parsed<Option<String>> {
     }
     StatePlace::check_url(text).map_err(|error| reason!("bad-store": "{error}"))?;
     Ok(Some(text.to_owned()))
+}
+
+/// The URL of a database; `None`: an empty text; an empty URL: `none`.
+fn parse_listen_url(text: &str) -> Parsed<Option<String>> {
+    if text == "none" {
+        return Ok(Some(String::new()));
+    }
+    parse_url(text)
 }
 
 fn parse_node(text: &str) -> Parsed<String> {

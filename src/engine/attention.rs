@@ -48,6 +48,8 @@ const HOOK_STOPPED: &str = "hook-stopped";
 /// A message to people is not accepted.
 const NOTIFY_FAILING: &str = "notify-failing";
 
+const NODE_NOT_ANSWERING: &str = "node-not-answering";
+
 /// The database can't be written.
 const DATABASE_UNWRITABLE: &str = "database-unwritable";
 /// A row of the database can't be read.
@@ -397,6 +399,15 @@ pub(super) fn of_configuration(configuration: &ConfigurationStatus) -> Option<At
                          daemon may not start again";
         Attention::new(ConfigurationStatus::REFUSED, &message, error.at.clone(), next_step)
     })
+}
+
+/// Another node works on the database, and does not answer.
+pub(super) fn of_node(node: &str, now: DateTime<Utc>) -> Attention {
+    let message =
+        format!("the node {node} does not answer; of its Sources is shown what the database has");
+    let next_step =
+        "`resyncd nodes` says whether it works still; its log says why it does not answer";
+    Attention::new(NODE_NOT_ANSWERING, &message, rfc3339(now), next_step)
 }
 
 /// What of the database waits for a person. `failure`: why it can't be written.

@@ -111,7 +111,7 @@ pub(super) async fn audit_sources(engine: Weak<Engine>, stop: CancellationToken)
 /// The Source whose audit was requested, with what it repairs, or has been due for longest. One that is being stopped has to wait.
 async fn next_source(engine: &Engine) -> Option<(Arc<SourceContext>, Option<RepairOptions>)> {
     let mut contexts = engine.sources.contexts();
-    contexts.retain(|context| !context.stop.is_cancelled());
+    contexts.retain(|it| !it.stop.is_cancelled() && engine.held.has(it.name()));
     for context in &contexts {
         let request = engine.audit_requests.lock().remove(context.name());
         if let Some(repair) = request {

@@ -36,6 +36,7 @@ use super::read_facts::ReadFacts;
 use super::recent_changes::{self, RESTORED, RecentChanges};
 use super::restarts::{Restarts, catch_panic};
 use super::runtime_status::RuntimeStatus;
+use super::sharing::{HeldHere, share_sources};
 use super::source::worker::{SourceEnd, SourceWorker};
 use super::trimming::{TrimRules, trim};
 use super::versions::folder::VersionsFolder;
@@ -61,6 +62,8 @@ pub struct Engine {
     /// What the Sources share.
     pub(super) shared: SharedParts,
     pub(super) hooks: Hooks,
+    /// The Sources that this node follows.
+    pub(super) held: HeldHere,
     pub(super) paused: Mutex<PausedSources>,
     /// The Sources whose mirrors are being repaired: they have no workers meanwhile.
     pub(super) repairing: Mutex<BTreeSet<String>>,
@@ -120,7 +123,12 @@ impl Engine {
         let mut engine = Self::new(config, store, client, true);
         let (sender, moved) = mpsc::unbounded_channel();
         engine.moved = sender;
-        engine.restore_recent_changes().await;
+        if engine.store.is_shared() {
+            engine.held = HeldHere::none();
+        }
+        engine
+            .restore_recent_changes(&engine.sources.contexts())
+            .await;
         *engine.audits.lock() = stored_audits(&engine.store).await?;
         *engine.paused.lock() = engine.store.paused().await?.into_iter().collect();
         let sources = engine.sources.contexts().into_iter();
@@ -141,26 +149,32 @@ impl Engine {
         engine.start_restarting(&mut workers, "log of activity", move || {
             log_activity(Arc::clone(&store), Arc::clone(&sources), stop.clone())
         });
+        drop(workers);
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
             transports: engine.shared.transports.clone(),
             runtime_status: Arc::clone(&engine.runtime_status),
             public_url: engine.shared.public_url.as_ref().map(Url::to_string),
             followed: engine.followed.subscribe(),
-            stop: engine.stop.clone(),
         };
-        let ending = move || unfollowed.clone().end_all();
-        engine.start_restarting(&mut workers, "end of subscriptions", ending);
-        drop(workers);
+        let ending = move |stop| unfollowed.clone().end_all(stop);
+        engine.run_leading("end of subscriptions", ending).await;
         let configured = configured_hooks(&config.sources);
         engine.store.retain_hooks(configured).await?;
-        engine.start_hooks(&config.sources).await;
+        engine.adapt_hooks(&config.sources).await;
         let engine = Arc::new(engine);
-        let (telling, stop) = (Arc::downgrade(&engine), engine.stop.clone());
+        let telling = Arc::downgrade(&engine);
+        let telling = move |stop| tell(Weak::clone(&telling), stop);
+        engine.run_leading("notifications", telling).await;
+        if engine.store.is_shared() {
+            engine.share().await?;
+            let (sharing, stop) = (Arc::downgrade(&engine), engine.stop.clone());
+            let mut workers = engine.workers.lock().await;
+            engine.start_restarting(&mut workers, "sharing of Sources", move || {
+                share_sources(Weak::clone(&sharing), stop.clone())
+            });
+        }
         let mut workers = engine.workers.lock().await;
-        engine.start_restarting(&mut workers, "notifications", move || {
-            tell(Weak::clone(&telling), stop.clone())
-        });
         let (auditing, stop) = (Arc::downgrade(&engine), engine.stop.clone());
         engine.start_restarting(&mut workers, "audits", move || {
             audit_sources(Weak::clone(&auditing), stop.clone())
@@ -193,6 +207,7 @@ impl Engine {
                 subscribes,
             },
             hooks: Hooks::default(),
+            held: HeldHere::all(),
             paused: Mutex::default(),
             repairing: Mutex::default(),
             followed: watch::Sender::new(followed_sets(&config.sources)),
@@ -272,10 +287,11 @@ impl Engine {
             .collect()
     }
 
-    /// Starts the worker of a Source, unless it is paused or its mirror is being repaired.
+    /// Starts the worker of a Source, unless another node holds it, it is paused, or its mirror is being repaired.
     fn follow(&self, workers: &mut JoinSet<()>, context: Arc<SourceContext>) -> FollowedSource {
         let is_repaired = self.repairing.lock().contains(context.name());
-        if is_repaired || self.paused.lock().contains_key(context.name()) {
+        let rests = is_repaired || !self.held.has(context.name());
+        if rests || self.paused.lock().contains_key(context.name()) {
             FollowedSource::without_worker(context)
         } else {
             start_worker(workers, &self.moved, context)
@@ -287,15 +303,18 @@ impl Engine {
         *self.published.lock() = Some(published);
     }
 
-    /// Runs something besides the Sources until the stop, which it gets. After a panic it is started again.
-    pub async fn run_restarting<F: Future<Output = ()> + Send + 'static>(
+    /// Runs what one node does for all, besides the Sources: while this one leads, and until the stop, which it gets. After a panic it is
+    /// started again.
+    pub async fn run_leading<F: Future<Output = ()> + Send + 'static>(
         &self,
         name: &'static str,
-        start: impl Fn(CancellationToken) -> F + Send + 'static,
+        start: impl Fn(CancellationToken) -> F + Clone + Send + Sync + 'static,
     ) {
-        let stop = self.stop.clone();
+        let (held, stop) = (self.held.clone(), self.stop.clone());
         let mut workers = self.workers.lock().await;
-        self.start_restarting(&mut workers, name, move || start(stop.clone()));
+        self.start_restarting(&mut workers, name, move || {
+            held.clone().while_leading(start.clone(), stop.clone())
+        });
     }
 
     /// Records why the public URL does not lead to the callback listener; `None`: it does, or need not.
@@ -308,12 +327,14 @@ impl Engine {
         });
     }
 
-    /// Starts the hooks of these Sources that do not run.
-    pub(super) async fn start_hooks(&self, sources: &[config::Source]) {
-        let mut workers = self.workers.lock().await;
+    /// Runs the hooks of those of these Sources that this node follows, and no others.
+    pub(super) async fn adapt_hooks(&self, sources: &[config::Source]) {
+        let held = sources.iter().filter(|source| self.held.has(&source.name));
+        let held: Vec<config::Source> = held.cloned().collect();
         let handles = self.hook_handles();
-        self.hooks
-            .start(&handles, sources, &self.stop, &mut workers);
+        self.hooks.stop_others(&handles, &held).await;
+        let mut workers = self.workers.lock().await;
+        self.hooks.start(&handles, &held, &self.stop, &mut workers);
     }
 
     /// What hooks work with.
@@ -346,8 +367,8 @@ impl Engine {
         self.workers.lock().await.spawn(work);
     }
 
-    /// Counts what earlier processes have applied recently.
-    async fn restore_recent_changes(&self) {
+    /// Counts what earlier processes have applied recently of these Sources.
+    pub(super) async fn restore_recent_changes(&self, contexts: &[Arc<SourceContext>]) {
         let newest = FeedSearch::newest(RESTORED);
         let excerpt = match self.store.newest_changes(newest).await {
             Ok(excerpt) => excerpt,
@@ -357,7 +378,6 @@ impl Engine {
                 return;
             }
         };
-        let contexts = self.sources.contexts();
         let counts = contexts.iter();
         let counts = counts.map(|context| (context.name(), &context.recent_changes));
         recent_changes::restore(&excerpt, &counts.collect(), clock::now().wall);

@@ -25,6 +25,8 @@
 //! | `lifecycle` | [`Engine`]: starts and stops all workers |
 //! | `operations` | what operators request of it |
 //! | `reload`, `followed` | replaces the list of the Sources; that list |
+//! | `sharing` | which Sources this node follows, where several work on one database |
+//! | `nodes` | what this node asks of the others |
 //! | `one_shot` | a single run |
 //! | `source` | one Source: discovery, its worker |
 //! | `context` | the handles that all work on one Source shares |
@@ -56,7 +58,7 @@
 //! | | **survives faults** |
 //! | `error` | why an operation failed, and its class |
 //! | `restarts` | starts a worker again after a panic |
-//! | `store_retries`, `wakes` | the pause after a database error; waits for a change of the store |
+//! | `store_retries` | the pause after a database error |
 //! | `heartbeats` | finds workers that no longer respond |
 //! | | **for tests** |
 //! | `simulation` | the engine with a simulated clock, network and Source |
@@ -80,6 +82,7 @@ mod hooks;
 mod hours;
 mod lifecycle;
 mod mirror_opening;
+mod nodes;
 mod notify;
 mod oddities;
 mod one_shot;
@@ -93,6 +96,7 @@ mod reload;
 mod restarts;
 mod runtime_status;
 mod set;
+mod sharing;
 #[cfg(test)]
 mod simulation;
 mod source;
@@ -103,7 +107,6 @@ mod tests;
 mod trimming;
 mod unencrypted_hubs;
 mod versions;
-mod wakes;
 
 pub use audit::{
     Audit, OriginalOutcome, OriginalSums, RepairOptions, Reported, ReportedFinding,
@@ -114,6 +117,7 @@ use error::EngineError;
 pub use followed::followed_sets;
 pub use forget::{ForgetError, ForgetRequest, forget_source};
 pub use lifecycle::{Engine, PublishedStatus};
+pub use nodes::{NodeAnswer, NodeRequest, ask_node};
 pub(crate) use notify::send_test;
 pub use one_shot::in_scratch_folder;
 pub use progress::Counts;

@@ -27,13 +27,7 @@ use crate::status::{
 use crate::store::{DecisionResult, DeletionDecision, ResourceId, SetId, SetTotals, StoreError};
 
 impl Engine {
-    /// The current status.
-    pub async fn status(&self) -> Result<Status, StatusError> {
-        let status = self.status_of_sources().await;
-        status.map_err(|error| error.status_error())
-    }
-
-    /// The status of all Sources.
+    /// The status of all Sources, as far as this node knows it.
     pub(super) async fn status_of_sources(&self) -> Result<Status, EngineError> {
         // Noted first: a configuration is never shown as loaded with Sources and hooks of the former one.
         let configuration = self.configuration.lock().clone();

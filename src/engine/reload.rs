@@ -58,24 +58,24 @@ impl Engine {
         });
         let sources: Vec<FollowedSource> = sources.collect();
         self.sources.replace(sources);
-        self.hooks
-            .stop_others(&self.hook_handles(), &config.sources)
-            .await;
         let configured = configured_hooks(&config.sources);
         self.until_stored("hooks", || self.store.retain_hooks(configured.clone()))
             .await;
-        self.start_hooks(&config.sources).await;
+        self.adapt_hooks(&config.sources).await;
         self.followed.send_replace(followed);
         self.trimmed.send_replace(TrimRules::of(config));
-        let mut in_use = self.config.lock();
-        *in_use = Arc::new(Config {
-            sources: config.sources.clone(),
-            notify: config.notify.clone(),
-            ..(**in_use).clone()
-        });
-        drop(in_use);
+        {
+            let mut in_use = self.config.lock();
+            *in_use = Arc::new(Config {
+                sources: config.sources.clone(),
+                notify: config.notify.clone(),
+                ..(**in_use).clone()
+            });
+        }
         let loaded = ConfigurationStatus::loaded(clock::now().wall, restart_required);
         *self.configuration.lock() = loaded;
+        self.until_stored("shares", || self.share_configured())
+            .await;
         for source in &ends {
             self.report_removal(config, &source.context.source);
         }
@@ -110,7 +110,7 @@ impl Engine {
 
     /// Drops what the runtime status and the counters have of a Source that was stopped. If it is followed again, it begins as after
     /// a restart: nothing of it was polled.
-    async fn forget_facts(&self, sources: &[config::Source], stopped: &FollowedSource) {
+    pub(super) async fn forget_facts(&self, sources: &[config::Source], stopped: &FollowedSource) {
         let name = stopped.context.name();
         let sets = self.until_stored("sets", || self.store.sets(name)).await;
         let sets = sets.unwrap_or_default();

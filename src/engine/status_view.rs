@@ -42,7 +42,7 @@ use crate::store::{
 use crate::{clock, config};
 
 /// How many hosts are shown.
-const MOST_HOSTS: usize = 100;
+pub(super) const MOST_HOSTS: usize = 100;
 /// How many intervals of a coverage are shown.
 const MOST_COVERED: usize = 100;
 /// How much of an origin is shown, in bytes.
@@ -87,6 +87,7 @@ pub(super) async fn status(
     let sources: Vec<SourceStatus> = sources.collect();
     Ok(Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        node: store.node().map(str::to_owned),
         started_at: rfc3339(started_at),
         now: rfc3339(clock::now().wall),
         sources,
@@ -154,7 +155,8 @@ fn source(
         next_try_at: next_try_at.filter(|_| is_failing),
         // The engine states them.
         paused_since: None,
-        node: context.store.node().map(str::to_owned),
+        node: None,
+        node_since: None,
         audit: None,
         error,
         attention,

@@ -15,6 +15,7 @@
 //! | `feed`, `resource_line` | `GET /changes`, `GET /resources`; what is stated of a resource |
 //! | `page` | the page for people |
 //! | `bearer_token`, `host_origin_guard` | the optional token; requests that a foreign web page causes are rejected |
+//! | `nodes` | requests about a Source that another node of the database follows |
 //! | `state` | what the handlers need |
 //! | `query`, `error_response` | the query of a request; errors as JSON |
 //!
@@ -36,6 +37,7 @@ mod feed;
 mod host_origin_guard;
 mod known_callbacks;
 mod listener;
+mod nodes;
 mod operator;
 mod page;
 mod query;
@@ -47,5 +49,6 @@ pub(crate) use bearer_token::{BearerToken, require_token};
 pub use callback::{Callback, SharedRedaction, callback_router};
 pub(crate) use listener::Peer;
 pub use listener::{BoundListener, bind, serve};
-pub use operator::{operator_api, operator_router};
+pub use nodes::answer_nodes;
+pub use operator::{operator_api, operator_router, operator_routes};
 pub use rejection_counters::{PROBE, REJECTED, RejectionCounters};

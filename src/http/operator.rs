@@ -22,6 +22,7 @@ use super::bearer_token::{BearerToken, require_token};
 use super::error_response::{ErrorBody, database_failed, error_response, operation_failed};
 use super::feed::{self, NDJSON, feed_router};
 use super::host_origin_guard::{HostOriginGuard, reject_foreign_pages};
+use super::nodes::pass_on;
 use super::page::{Caller, page_router};
 use super::query::Query;
 use super::rejection_counters::RejectionCounters;
@@ -85,18 +86,38 @@ const EVENT_STREAM: &str = "text/event-stream";
 )]
 struct OperatorApi;
 
-/// The routes of the status listener. Event streams end when `stop` is cancelled. `rejections`: the counters of both listeners.
+/// The routes of the status listener, guarded by its token, and against foreign pages.
 pub fn operator_router(
-    engine: Arc<Engine>,
+    routes: Router,
     store: Arc<Store>,
     config: &StatusConfig,
+    rejections: RejectionCounters,
+) -> Router {
+    routes
+        .layer(from_fn_with_state(store, pass_on))
+        .layer(from_fn_with_state(
+            BearerToken::new(config.token.clone(), "status", &OPEN, rejections.clone()),
+            require_token,
+        ))
+        .layer(from_fn_with_state(
+            HostOriginGuard::new(&config.hosts, rejections),
+            reject_foreign_pages,
+        ))
+        .layer(map_response(for_no_other_page))
+        .layer(map_response(without_buffering))
+}
+
+/// The same without guards, for other nodes. Event streams end when `stop` is cancelled. `rejections`: the counters of both listeners.
+pub fn operator_routes(
+    engine: Arc<Engine>,
+    store: Arc<Store>,
     stop: CancellationToken,
     rejections: RejectionCounters,
 ) -> Router {
     let state = OperatorState {
         engine,
         store,
-        rejections: rejections.clone(),
+        rejections,
         stop,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         pages: Arc::new(Semaphore::new(MAX_PAGES)),
@@ -132,16 +153,6 @@ pub fn operator_router(
         .merge(feed_router(&state))
         .merge(page_router())
         .with_state(state)
-        .layer(from_fn_with_state(
-            BearerToken::new(config.token.clone(), "status", &OPEN, rejections.clone()),
-            require_token,
-        ))
-        .layer(from_fn_with_state(
-            HostOriginGuard::new(&config.hosts, rejections),
-            reject_foreign_pages,
-        ))
-        .layer(map_response(for_no_other_page))
-        .layer(map_response(without_buffering))
 }
 
 /// Makes a reverse proxy pass on the events of a stream at once: nginx buffers an answer unless the answer forbids it.
@@ -242,10 +253,29 @@ async fn ready(State(state): State<OperatorState>) -> Response {
     }
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct StatusQuery {
+    /// Whether only the Sources are shown that this node follows.
+    held: Option<bool>,
+    /// Whether only those of them are shown that fail or wait for a person.
+    notable: Option<bool>,
+}
+
 /// The status of all Sources.
-#[utoipa::path(get, path = "/status", responses((status = 200, body = Status), ErrorBody))]
-async fn status(State(state): State<OperatorState>) -> Response {
-    match full_status(&state).await {
+#[utoipa::path(
+    get, path = "/status",
+    params(StatusQuery),
+    responses((status = 200, body = Status), ErrorBody),
+)]
+async fn status(State(state): State<OperatorState>, Query(query): Query<StatusQuery>) -> Response {
+    let is_short = query.notable.unwrap_or(false);
+    let status = if query.held.unwrap_or(false) {
+        state.engine.own_status(is_short).await
+    } else {
+        state.engine.status().await
+    };
+    match status.map(|status| with_refused(&state, status)) {
         Ok(status) => Json(status).into_response(),
         Err(status_error) => operation_failed(&status_error),
     }
@@ -257,7 +287,8 @@ async fn status(State(state): State<OperatorState>) -> Response {
     responses((status = 200, body = String, content_type = METRICS_TYPE), ErrorBody),
 )]
 async fn metrics(State(state): State<OperatorState>) -> Response {
-    let status = full_status(&state).await;
+    let status = state.engine.own_status(false).await;
+    let status = status.map(|status| with_refused(&state, status));
     match status.and_then(|status| state.engine.metrics(&status)) {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
         Err(status_error) => operation_failed(&status_error),
@@ -265,10 +296,11 @@ async fn metrics(State(state): State<OperatorState>) -> Response {
 }
 
 /// The status with what the listeners have rejected.
-async fn full_status(state: &OperatorState) -> Result<Status, StatusError> {
-    let mut status = state.engine.status().await?;
-    status.refused = state.rejections.counts();
-    Ok(status)
+fn with_refused(state: &OperatorState, mut status: Status) -> Status {
+    for (code, count) in state.rejections.counts() {
+        *status.refused.entry(code).or_default() += count;
+    }
+    status
 }
 
 /// The Source that an operation is on, and who asks for it.

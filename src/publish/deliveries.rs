@@ -96,8 +96,20 @@ pub(super) async fn deliver(publisher: &Publisher, hub: &PublishedHub, stop: &Ca
         notifications: Arc::new(Semaphore::new(notifications)),
     });
     let mut sending = JoinSet::new();
-    let mut wakes = publisher.store.wakes();
+    let (mut wakes, mut subscribed) = (publisher.store.wakes(), publisher.store.wakes());
+    let (mut is_current, mut has_told) = (!publisher.store.is_shared(), false);
     loop {
+        if !is_current {
+            match publisher.store.subscriptions().await {
+                Ok(stored) => {
+                    hub.adopt(stored, has_told);
+                    (is_current, has_told) = (true, true);
+                }
+                Err(error) => {
+                    tracing::debug!(code = error.code(), %error, "database error; subscriptions at other nodes are looked for later");
+                }
+            }
+        }
         if let Err(error) = begin(publisher, hub, &permits, &mut sending).await {
             tracing::debug!(code = error.code(), %error, "database error; what is not delivered is looked for later");
         }
@@ -106,6 +118,9 @@ pub(super) async fn deliver(publisher: &Publisher, hub: &PublishedHub, stop: &Ca
         tokio::select! {
             () = stop.cancelled() => break,
             () = Wake::applied(&mut wakes) => {}
+            () = Wake::until(&mut subscribed, |wake| *wake == Wake::Subscribed) => {
+                is_current = !publisher.store.is_shared();
+            }
             () = hub.subscribed.notified() => {}
             Some(answer) = sending.join_next() => ended.push(answer),
             () = tokio::time::sleep(due) => {}

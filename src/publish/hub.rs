@@ -68,6 +68,20 @@ pub(super) struct Subscribers {
 }
 
 impl Subscribers {
+    fn stored(stored: Vec<StoredSubscription>) -> Self {
+        let told = stored.iter().map(|stored| {
+            let subscription = &stored.subscription;
+            let key = (subscription.topic.clone(), subscription.callback.clone());
+            (key, Subscriber::at(stored.position))
+        });
+        let told = told.collect();
+        let subscriptions = stored.into_iter().map(|stored| stored.subscription);
+        Self {
+            hub: Hub::new(HubRules::default(), subscriptions),
+            told,
+        }
+    }
+
     pub(super) fn remove(&mut self, (topic, callback): &SubscriberKey) {
         self.hub.remove(topic, callback);
         self.told.remove(&(topic.clone(), callback.clone()));
@@ -92,22 +106,24 @@ pub(super) struct PublishedHub {
 impl PublishedHub {
     /// With what an earlier process has stored.
     pub(super) fn new(stored: Vec<StoredSubscription>) -> Self {
-        let told = stored.iter().map(|stored| {
-            let subscription = &stored.subscription;
-            let key = (subscription.topic.clone(), subscription.callback.clone());
-            (key, Subscriber::at(stored.position))
-        });
-        let told = told.collect();
-        let subscriptions = stored.into_iter().map(|stored| stored.subscription);
         Self {
-            subscribers: Mutex::new(Subscribers {
-                hub: Hub::new(HubRules::default(), subscriptions),
-                told,
-            }),
+            subscribers: Mutex::new(Subscribers::stored(stored)),
             subscribed: Notify::new(),
             verifying: Arc::new(Semaphore::new(VERIFIED_AT_ONCE)),
             asked: Mutex::default(),
         }
+    }
+
+    /// Adopts what other nodes have stored. `has_told`: whether this one has delivered before, and no other one since.
+    pub(super) fn adopt(&self, stored: Vec<StoredSubscription>, has_told: bool) {
+        let mut subscribers = self.subscribers.lock();
+        let mut adopted = Subscribers::stored(stored);
+        for (key, subscriber) in &mut adopted.told {
+            if let Some(known) = subscribers.told.remove(key).filter(|_| has_told) {
+                *subscriber = known;
+            }
+        }
+        *subscribers = adopted;
     }
 
     /// When a delivery that has failed is to be tried again, or a lease runs out, in how long from now.

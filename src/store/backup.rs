@@ -12,7 +12,7 @@ use super::copy::copy_into;
 use super::corruption::{self, Damage};
 use super::error::StoreError;
 use super::folder;
-use super::holder;
+use super::nodes;
 use super::place::StatePlace;
 use super::schema::{self, DATABASE};
 use super::sql::{Connection, Transaction};
@@ -176,8 +176,8 @@ pub fn begin_another_feed(place: &StatePlace, now: DateTime<Utc>) -> Result<Stri
 
 /// Commits, and lets other nodes work on the database again.
 fn release(transaction: Transaction<'_>) -> Result<(), StoreError> {
-    if transaction.has_fence() {
-        holder::release(&transaction)?;
+    if let Some(fence) = transaction.fence() {
+        nodes::leave(&transaction, fence)?;
     }
     Ok(transaction.commit()?)
 }
@@ -186,7 +186,7 @@ fn release(transaction: Transaction<'_>) -> Result<(), StoreError> {
 fn hold(place: &StatePlace) -> Result<Connection, StoreError> {
     let connection = place.open()?;
     if let Some(node) = place.node()? {
-        connection.check_fence(node.take(&connection)?);
+        connection.check_fence(node.join(&connection)?.fence);
     }
     Ok(connection)
 }

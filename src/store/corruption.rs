@@ -69,10 +69,15 @@ impl Damage {
         }
     }
 
+    /// Notes that this node was found dead.
+    pub(super) fn replace(&self) {
+        self.replaced.cancel();
+    }
+
     /// Notes an error if it shows damage, or that another node works on the database.
     pub(super) fn note(&self, error: &StoreError) {
         if error.code() == "database-held" {
-            self.replaced.cancel();
+            self.replace();
         }
         if error.code() != "database-damaged" || self.found.is_cancelled() {
             return;

@@ -17,6 +17,18 @@ pub enum StoreError {
     /// Another node works on the database.
     #[error("the node {0} works on the database")]
     Held(String),
+    /// No node of that name works on the database.
+    #[error("no node {0} works on the database; see `resyncd nodes`")]
+    UnknownNode(String),
+    /// There is no other node that could hold what one does.
+    #[error("no other node works on the database that could hold what {0} does")]
+    NoOtherNode(String),
+    /// No node has a Source of that name in its configuration.
+    #[error("no node follows a Source {0}")]
+    NotHeld(String),
+    /// A node does not answer.
+    #[error("the node {0} does not answer")]
+    NoAnswer(String),
     /// The database was written by a version of this program that has another schema.
     #[error(
         "{path} was written by {} resyncd (schema {found}, this one knows {known}): install that version again, or move the \
@@ -120,6 +132,10 @@ impl StoreError {
             Self::NoBackup(..) => "backup-unusable",
             Self::Url(_) => "bad-store",
             Self::Held(_) => "database-held",
+            Self::UnknownNode(_) => "unknown-node",
+            Self::NoOtherNode(_) => "no-other-node",
+            Self::NotHeld(_) => "unknown-source",
+            Self::NoAnswer(_) => "node-not-answering",
             Self::OnServer => "state-on-server",
             Self::HasState(_) => "state-exists",
             Self::Thread(_) => "store-thread",

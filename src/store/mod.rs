@@ -4,7 +4,8 @@
 //! | module | what it has |
 //! |---|---|
 //! | `sql` | connections to either database; where it is, is a `place` |
-//! | `holder` | the node that works on a database on a server |
+//! | `nodes`, `node_thread` | the nodes that work on a database on a server; what each does at intervals |
+//! | `balance` | which Sources a node takes, and which ones it gives up |
 //! | `tables` | SQL, by tables, and the records that rows become; other SQL is in `schema` and `audit`; transactions of use cases begin and end in `writer` |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
@@ -44,6 +45,7 @@
 mod arrival;
 mod audit;
 mod backup;
+mod balance;
 mod change;
 mod copy;
 mod corruption;
@@ -52,9 +54,10 @@ mod feed_line;
 mod feed_readers;
 mod folder;
 mod gap_history;
-mod holder;
 mod ids;
 mod named;
+mod node_thread;
+mod nodes;
 mod observer;
 mod place;
 mod process_start;
@@ -90,9 +93,11 @@ pub(crate) use feed_line::FeedLine;
 use feed_readers::FeedReaders;
 pub use gap_history::ClosedGap;
 use gap_history::GapHistory;
-pub use holder::KnownNode;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use named::NamedSoFar;
+use node_thread::NodeThread;
+use nodes::Node;
+pub use nodes::{KnownNode, Moving, RENEWAL};
 pub use observer::{Observer, Step};
 pub use place::StatePlace;
 use process_start::begin_process;
@@ -147,6 +152,7 @@ pub use tx::forget::FilesOfForgotten;
 pub use tx::hooks::HookBegin;
 pub use tx::ingest::{BatchResult, ChangeBatch, DocumentEnd};
 pub use tx::ingest_listed::{ListProgress, PartStep};
+pub use tx::share::{HeldSources, Holder};
 pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use tx::versions::{DueVersions, VersionResult};
@@ -172,14 +178,16 @@ pub struct Store {
     // The query threads close before the writer: only a connection that can write removes the log when it is the last to close.
     query_threads: QueryThreads,
     writer: Writer,
+    /// It renews the lease until the writer has ended.
+    _node_thread: Option<NodeThread>,
     /// The deliveries that the next job of the writer receives.
     arrivals: Arrivals,
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
     feed_id: String,
-    /// What this machine is called, where several may work on the database.
-    node: Option<String>,
+    /// This process, where several may work on the database.
+    node: Option<Node>,
     feed_readers: FeedReaders,
     gap_history: GapHistory,
     unreadable: Arc<UnreadableRows>,
@@ -233,15 +241,20 @@ impl Store {
         let unreadable = Arc::new(UnreadableRows::default());
         let node = place.node()?;
         let opened = place.open().and_then(|connection| {
+            let mut joined = None;
             if let Some(node) = &node {
-                connection.check_fence(node.take(&connection)?);
+                let place = node.join(&connection)?;
+                connection.check_fence(place.fence);
+                joined = Some(place);
             }
             damage.recheck(&connection)?;
-            begin_process(&connection, &unreadable)?;
+            if joined.is_none_or(|place| place.is_first) {
+                begin_process(&connection, &unreadable)?;
+            }
             let feed_id = feed::id(&connection)?;
-            Ok((connection, feed_id))
+            Ok((connection, feed_id, joined))
         });
-        let (connection, feed_id) = match opened {
+        let (connection, feed_id, joined) = match opened {
             Err(error) if error.code() == "database-damaged" => {
                 let aside = corruption::set_aside(&path).map_err(folder_error)?;
                 damage.clear().map_err(folder_error)?;
@@ -251,7 +264,7 @@ impl Store {
                 begin_process(&connection, &unreadable)?;
                 feed::start_numbers(&connection, clock::now().wall)?;
                 let feed_id = feed::id(&connection)?;
-                (connection, feed_id)
+                (connection, feed_id, None)
             }
             other => other?,
         };
@@ -267,6 +280,13 @@ impl Store {
             Arc::clone(&observer),
         );
         let writer = writer.map_err(StoreError::Thread)?;
+        let node_thread = match joined {
+            Some(joined) => {
+                let parts = (place.clone(), wakes.clone(), Arc::clone(&damage));
+                Some(NodeThread::start(parts.0, joined, parts.1, parts.2)?)
+            }
+            None => None,
+        };
         let query_threads = QueryThreads::start(&place, Arc::clone(&damage))?;
         let check = if place.is_on_server() || corruption::is_checked_first(&path) {
             None
@@ -283,7 +303,8 @@ impl Store {
             damage,
             write_health,
             feed_id,
-            node: node.map(|node| node.name),
+            node,
+            _node_thread: node_thread,
             feed_readers: FeedReaders::default(),
             gap_history: GapHistory::default(),
             unreadable,
@@ -305,10 +326,10 @@ impl Store {
 
     /// What this machine is called, where the database is on a server.
     pub fn node(&self) -> Option<&str> {
-        self.node.as_deref()
+        self.node.as_ref().map(|node| node.name.as_str())
     }
 
-    /// Makes sure that no other node has taken the place of this one, before what all nodes have is changed.
+    /// Makes sure that no other node has found this one dead, before what all nodes have is changed.
     ///
     /// # Errors
     /// An error of the database; its code is `database-held` if another one has.
@@ -319,7 +340,7 @@ impl Store {
         }
     }
 
-    /// Waits until another node has taken the place of this one. Then the process must end at once: whatever it writes may be another's.
+    /// Waits until another node has found this one dead. Then the process must end at once: whatever it writes may be another's.
     pub async fn replaced(&self) {
         self.damage.replaced().await;
     }

@@ -6,7 +6,7 @@ use resyncd_fetch::Authorities;
 
 use super::error::StoreError;
 use super::folder;
-use super::holder::{self, KnownNode, Node};
+use super::nodes::{self, KnownNode, Moving, Node};
 use super::schema;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
@@ -19,6 +19,8 @@ pub struct StatePlace {
     pub(super) folder: PathBuf,
     /// What this machine is called where several work on one database.
     node: String,
+    /// Whether others may work on it meanwhile.
+    is_shared: bool,
     #[cfg(feature = "postgres")]
     server: Option<Server>,
 }
@@ -28,6 +30,7 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for StatePlace {
         Self {
             folder: folder.as_ref().to_owned(),
             node: String::new(),
+            is_shared: false,
             #[cfg(feature = "postgres")]
             server: None,
         }
@@ -41,17 +44,18 @@ impl StatePlace {
     /// # Errors
     /// [`StoreError::Url`].
     pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
-        Server::new(url, None, &Authorities::default()).map(drop)
+        Server::new(url, None, None, &Authorities::default()).map(drop)
     }
 
-    /// The same folder, with a database on a server, whose URL is valid. `authorities`: what is trusted besides those of the system.
+    /// The same folder, with a database on a server, whose URLs are valid. `authorities`: what is trusted besides those of the system.
     pub(crate) fn on_server(
         mut self,
         url: &str,
+        listen_url: Option<&str>,
         password: Option<&str>,
         authorities: &Authorities,
     ) -> Self {
-        self.server = Server::new(url, password, authorities).ok();
+        self.server = Server::new(url, listen_url, password, authorities).ok();
         self
     }
 
@@ -64,6 +68,18 @@ impl StatePlace {
     fn made(&self, connection: Connection) -> Result<Connection, StoreError> {
         schema::make_on_server(&connection, &self.shown())?;
         Ok(connection)
+    }
+
+    /// A connection on which the server tells what other nodes have committed; `None`: it does not.
+    pub(super) fn listen(&self) -> Result<Option<Connection>, StoreError> {
+        let Some(server) = self.server.as_ref() else {
+            return Ok(None);
+        };
+        let listening = server.open_to_listen()?;
+        if let Some(listening) = &listening {
+            listening.execute_batch(&format!("LISTEN {}", nodes::CHANNEL))?;
+        }
+        Ok(listening)
     }
 
     /// A connection to the server, if the database is on one.
@@ -80,7 +96,13 @@ impl StatePlace {
         Err(StoreError::Url(error.to_owned()))
     }
 
-    pub(crate) fn on_server(self, _: &str, _: Option<&str>, _: &Authorities) -> Self {
+    pub(crate) fn on_server(
+        self,
+        _: &str,
+        _: Option<&str>,
+        _: Option<&str>,
+        _: &Authorities,
+    ) -> Self {
         self
     }
 
@@ -98,6 +120,15 @@ impl StatePlace {
         Ok(connection)
     }
 
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "as with servers"
+    )]
+    pub(super) fn listen(&self) -> Result<Option<Connection>, StoreError> {
+        Ok(None)
+    }
+
     pub(super) fn connect(&self) -> Option<Result<Connection, StoreError>> {
         None
     }
@@ -110,23 +141,61 @@ impl StatePlace {
         Self { node, ..self }
     }
 
+    /// The same, on which other machines may work meanwhile.
+    #[must_use]
+    pub(crate) fn shared(self) -> Self {
+        Self {
+            is_shared: true,
+            ..self
+        }
+    }
+
     /// What works on a database on a server; `None`: it is in the folder.
     pub(super) fn node(&self) -> Result<Option<Node>, StoreError> {
         let node = self
             .is_on_server()
-            .then(|| Node::of(&self.node, &self.folder));
+            .then(|| Node::of(&self.node, &self.folder, !self.is_shared));
         node.transpose()
     }
 
-    /// The nodes that have worked on the database, or wait to; none if it is SQLite's.
+    /// The nodes that work on the database, or have; none if it is SQLite's.
     ///
     /// # Errors
     /// An error of the database.
     pub fn nodes(&self) -> Result<Vec<KnownNode>, StoreError> {
         match self.open_to_read()? {
-            Some(database) if self.is_on_server() => Ok(holder::nodes(&database)?),
+            Some(database) if self.is_on_server() => Ok(nodes::nodes(&database)?),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// Has a Source held by the node of that name as soon as it can.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownNode`] or [`StoreError::NotHeld`]; an error of the database.
+    pub fn move_source(&self, source: &str, node: &str) -> Result<(), StoreError> {
+        nodes::move_source(&self.open()?, source, node)
+    }
+
+    /// How far a Source has come that is to be held by the node of that name.
+    ///
+    /// # Errors
+    /// An error of the database.
+    pub fn moving(&self, source: &str, node: &str) -> Result<Moving, StoreError> {
+        Ok(nodes::moving(&self.open()?, source, node)?)
+    }
+
+    /// Has the node of that name hold nothing, or its share again.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownNode`] or [`StoreError::NoOtherNode`]; an error of the database.
+    pub fn drain(&self, node: &str, drains: bool) -> Result<(), StoreError> {
+        nodes::drain(&self.open()?, node, drains)
+    }
+
+    /// What this machine is called.
+    pub fn node_name(&self) -> &str {
+        &self.node
     }
 
     /// The file of SQLite's database.
@@ -154,7 +223,7 @@ impl StatePlace {
             return folder::is_free(&self.folder);
         }
         let nodes = self.nodes();
-        nodes.is_ok_and(|nodes| nodes.iter().all(|node| !node.is_holder))
+        nodes.is_ok_and(|nodes| nodes.iter().all(|node| !node.works))
     }
 
     /// A connection that writes; a new database gets its schema.

@@ -16,25 +16,33 @@ pub(super) fn begin_process(
     unreadable: &UnreadableRows,
 ) -> Result<(), StoreError> {
     let transaction = sql.transaction()?;
-    let has_ended_in_order = process::begin(&transaction)?;
-    let dropped = dropped_task::take_all(&transaction)?;
-    if !has_ended_in_order {
-        resource::doubt_all_with_tasks(&transaction)?;
-        process::doubt_unrecorded(&transaction)?;
-        for id in dropped {
-            transaction.savepoint()?;
-            let tallied = Tallied::new(&transaction);
-            match doubt(&tallied, id, DateTime::UNIX_EPOCH) {
-                Err(error) if unreadable.note("", &error) => {
-                    transaction.roll_back_to_savepoint()?
-                }
-                done => {
-                    done?;
-                    tallied.write()?;
-                }
-            }
-            transaction.release()?;
-        }
+    if process::begin(&transaction)? {
+        dropped_task::take(&transaction, None)?;
+    } else {
+        doubt_left(&transaction, unreadable, None)?;
     }
     Ok(transaction.commit()?)
+}
+
+/// Puts what a process has left that has not ended in order in doubt: of a Source, or of all. In a transaction.
+pub(super) fn doubt_left(
+    transaction: &Connection,
+    unreadable: &UnreadableRows,
+    source: Option<&str>,
+) -> Result<(), StoreError> {
+    resource::doubt_all_with_tasks(transaction, source)?;
+    process::doubt_unrecorded(transaction)?;
+    for id in dropped_task::take(transaction, source)? {
+        transaction.savepoint()?;
+        let tallied = Tallied::new(transaction);
+        match doubt(&tallied, id, DateTime::UNIX_EPOCH) {
+            Err(error) if unreadable.note("", &error) => transaction.roll_back_to_savepoint()?,
+            done => {
+                done?;
+                tallied.write()?;
+            }
+        }
+        transaction.release()?;
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use rusqlite::config::DbConfig;
 use super::corruption;
 use super::error::StoreError;
 #[cfg(feature = "postgres")]
-use super::holder;
+use super::nodes;
 use super::sql::Connection;
 #[cfg(feature = "postgres")]
 use super::sql::translation;
@@ -33,7 +33,7 @@ const FLIPPED: usize = 4;
 pub(super) const TABLES: &str = include_str!("schema/tables.sql");
 
 /// The number of the schema, stored as `PRAGMA user_version`: another one with each change of `tables.sql`.
-const NUMBER: i64 = 66;
+const NUMBER: i64 = 67;
 
 /// Opens SQLite's database; a new one gets its schema.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
@@ -205,7 +205,7 @@ pub(super) fn make_on_server(connection: &Connection, path: &Path) -> Result<(),
     transaction.execute_batch(&format!("SELECT pg_advisory_xact_lock({LOCK})"))?;
     if !check_number(&transaction, path)? {
         transaction.execute_batch(&translation::schema(TABLES))?;
-        transaction.execute_batch(holder::TABLES)?;
+        transaction.execute_batch(nodes::TABLES)?;
         transaction.execute_batch(&format!(
             "CREATE TABLE schema_number (number BIGINT NOT NULL); INSERT INTO schema_number VALUES ({NUMBER})"
         ))?;

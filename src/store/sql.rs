@@ -11,6 +11,7 @@ mod postgres;
 pub(crate) mod translation;
 
 use std::ops::Deref;
+use std::time::Duration;
 
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::Server;
@@ -150,7 +151,7 @@ impl Connection {
         Ok(answer)
     }
 
-    /// From now on, transactions that write check that this node is the holder of the database.
+    /// From now on, transactions that write check that this node has its fence.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(unused_variables, reason = "a lock of the folder does the same")
@@ -163,17 +164,42 @@ impl Connection {
         }
     }
 
-    /// Whether they do.
-    pub(crate) fn has_fence(&self) -> bool {
+    /// What they check; `None`: nothing.
+    pub(crate) fn fence(&self) -> Option<i64> {
+        match &self.0 {
+            Database::Sqlite(_) => None,
+            #[cfg(feature = "postgres")]
+            Database::Postgres(session) => session.fence(),
+        }
+    }
+
+    /// Whether other nodes worked when the last of them began.
+    pub(crate) fn has_others(&self) -> bool {
         match &self.0 {
             Database::Sqlite(_) => false,
             #[cfg(feature = "postgres")]
-            Database::Postgres(session) => session.has_fence(),
+            Database::Postgres(session) => session.has_others(),
+        }
+    }
+
+    /// Waits until the server tells of something, or that time is over. On a connection that listens.
+    pub(crate) fn is_told(&self, limit: Duration) -> Result<bool> {
+        match &self.0 {
+            Database::Sqlite(_) => {
+                std::thread::sleep(limit);
+                Ok(false)
+            }
+            #[cfg(feature = "postgres")]
+            Database::Postgres(session) => session.is_told(limit),
         }
     }
 
     pub(crate) fn commit(&self) -> Result<()> {
-        self.execute("COMMIT", []).map(drop)
+        match &self.0 {
+            Database::Sqlite(_) => self.execute("COMMIT", []).map(drop),
+            #[cfg(feature = "postgres")]
+            Database::Postgres(session) => session.commit(),
+        }
     }
 
     pub(crate) fn roll_back(&self) -> Result<()> {

@@ -15,6 +15,8 @@ mod inbox;
 mod linked;
 mod lists;
 mod moving;
+#[cfg(feature = "postgres")]
+mod nodes;
 mod opening;
 mod parts;
 mod plans;

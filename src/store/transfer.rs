@@ -108,8 +108,11 @@ impl Connection {
     fn set_last_id(&self, table: &str, last: i64) -> Result<()> {
         if self.sqlite().is_some() {
             // Those of other tables follow the rows.
-            let text = format!("UPDATE sqlite_sequence SET seq = {last} WHERE name = '{table}'");
-            self.execute_batch(&text)
+            self.execute_batch(&format!(
+                "DELETE FROM sqlite_sequence WHERE name = '{table}';
+                 INSERT INTO sqlite_sequence (name, seq)
+                 SELECT name, {last} FROM sqlite_master WHERE name = '{table}' AND sql LIKE '%AUTOINCREMENT%'"
+            ))
         } else if last > 0 {
             self.execute_batch(&format!("SELECT setval('{table}_id_seq', {last})"))
         } else {

@@ -5,9 +5,9 @@
 //! to a file.
 
 use std::any::type_name;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvError, RecvTimeoutError};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
 use super::error::StoreError;
-use super::holder;
+use super::nodes;
 use super::observer::{Observer, Step};
 use super::sql::{Connection, Fault};
 use super::tables::process;
@@ -281,6 +281,19 @@ where
     outcome
 }
 
+/// Has other nodes get the wakes of a transaction that may concern them.
+fn tell_others(sql: &Connection, wakes: &[Wake], feed: Option<i64>) -> rusqlite::Result<()> {
+    let Some(fence) = sql.fence().filter(|_| sql.has_others()) else {
+        return Ok(());
+    };
+    let told = wakes.iter().filter(|wake| wake.is_for_others()).cloned();
+    let told: Vec<Wake> = told.chain(feed.map(Wake::Feed)).collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    nodes::tell(sql, fence, &told)
+}
+
 /// Marks the transaction as gone, with the error that ended it.
 fn abort(tx: &mut Tx<'_>, error: Option<StoreError>) -> StoreError {
     let error = match error {
@@ -304,9 +317,9 @@ struct Writes {
 
 impl Writes {
     fn work(&self, queue: &mpsc::Receiver<WriteJob>) {
-        while let Ok(first) = self.next(queue) {
+        while let Ok(first) = queue.recv() {
             let others = queue.try_iter().take(JOBS_A_COMMIT - 1);
-            let jobs = first.into_iter().chain(others);
+            let jobs = iter::once(first).chain(others);
             let (replies, outcome) = self.commit(jobs);
             if let Ok(woken) = &outcome {
                 for wake in woken {
@@ -323,19 +336,6 @@ impl Writes {
         }
     }
 
-    /// Waits for a job; `None`: there is none, but a transaction is due, so that the node stays the holder of the database. Fails once the
-    /// store is closed.
-    fn next(&self, queue: &mpsc::Receiver<WriteJob>) -> Result<Option<WriteJob>, RecvError> {
-        if !self.connection.has_fence() {
-            return queue.recv().map(Some);
-        }
-        match queue.recv_timeout(holder::RENEWAL) {
-            Ok(job) => Ok(Some(job)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(RecvError),
-        }
-    }
-
     /// Records that the process ends in order, if it does. Without the record the next process doubts what had a task.
     fn end(&self) {
         if self.ends_in_order.load(Ordering::SeqCst) {
@@ -345,9 +345,12 @@ impl Writes {
 
     fn record_end(&self) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
-        process::end(&transaction)?;
-        if transaction.has_fence() {
-            holder::release(&transaction)?;
+        let is_last = match transaction.fence() {
+            Some(fence) => nodes::leave(&transaction, fence)?,
+            None => true,
+        };
+        if is_last {
+            process::end(&transaction)?;
         }
         transaction.commit()
     }
@@ -377,6 +380,7 @@ impl Writes {
             Some(error) => Err(error),
             None => begun
                 .and_then(|()| sql.write())
+                .and_then(|()| tell_others(connection, &tx.wakes, tx.feed))
                 .and_then(|()| connection.commit())
                 .and_then(|()| self.observer.observe(Step::Committed(connection)))
                 .map_err(Arc::new),

@@ -11,7 +11,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::panic_as_error;
-use crate::engine::wakes::until_woken;
 use crate::store::{StoreError, Wake};
 
 /// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
@@ -91,7 +90,7 @@ pub(crate) async fn drain(context: &SourceContext, awaited: Awaited) {
         tokio::time::sleep(pause).await;
         let name = context.name();
         let is_of_source = |wake: &Wake| matches!(wake, Wake::Tasks(source) if source == name);
-        let woken = until_woken(&mut wakes, is_of_source);
+        let woken = Wake::until(&mut wakes, is_of_source);
         // After the time-out it is queried anyway.
         let _ = tokio::time::timeout(PACE.1, woken).await;
     }

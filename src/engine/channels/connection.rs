@@ -17,7 +17,6 @@ use super::stored::{Ended, StoredChannel, result_of};
 use super::waiting::wait;
 use crate::clock;
 use crate::engine::restarts::Panicked;
-use crate::engine::wakes::until_woken;
 use crate::random::spread;
 use crate::store::{CallbackSlot, ChannelRecord, Receipt, Recipient, Wake};
 
@@ -273,7 +272,7 @@ impl Driver<'_> {
     async fn changed(&self, wakes: &mut broadcast::Receiver<Wake>) {
         let id = self.stored.channel.id;
         let is_of_channel = |wake: &Wake| matches!(wake, Wake::Channel(_, of) if *of == id);
-        until_woken(wakes, is_of_channel).await;
+        Wake::until(wakes, is_of_channel).await;
     }
 
     /// Waits until there is room in the inbox for so many bytes, or the channel is left. Whoever tries to store a message has it hashed
@@ -296,7 +295,7 @@ impl Driver<'_> {
             if filled <= self.stored.context.inbox_limit || record.is_unwanted {
                 return Ok(());
             }
-            until_woken(wakes, frees).await;
+            Wake::until(wakes, frees).await;
         }
     }
 

@@ -28,17 +28,16 @@ pub(crate) struct Unfollowed {
     pub(crate) public_url: Option<String>,
     /// What is followed: a reload changes it.
     pub(crate) followed: watch::Receiver<Vec<FollowedSets>>,
-    pub(crate) stop: CancellationToken,
 }
 
 impl Unfollowed {
-    /// Ends the subscriptions that no set worker ends, until the daemon stops.
-    pub(crate) async fn end_all(self) {
+    /// Ends the subscriptions that no set worker ends, until it is stopped.
+    pub(crate) async fn end_all(self, stop: CancellationToken) {
         // The result is the stop.
-        let _ = self.stop.run_until_cancelled(self.end_each()).await;
+        let _ = stop.run_until_cancelled(self.end_each(&stop)).await;
     }
 
-    async fn end_each(&self) {
+    async fn end_each(&self, stop: &CancellationToken) {
         let mut followed = self.followed.clone();
         let (at_hubs, elsewhere) = (Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE));
         let mut running: HashSet<ChannelId> = HashSet::new();
@@ -58,7 +57,7 @@ impl Unfollowed {
                 endings.push(async move {
                     // It is never closed.
                     let _slot = slots.acquire().await;
-                    self.end(channel).await;
+                    self.end(channel, stop).await;
                     id
                 });
             }
@@ -90,7 +89,7 @@ impl Unfollowed {
         }
     }
 
-    async fn end(&self, channel: UnfollowedChannel) {
+    async fn end(&self, channel: UnfollowedChannel, stop: &CancellationToken) {
         let UnfollowedChannel {
             source,
             capability_list,
@@ -104,7 +103,7 @@ impl Unfollowed {
             self.transports.clone(),
             Arc::clone(&self.runtime_status),
             self.public_url.clone(),
-            self.stop.clone(),
+            stop.clone(),
         );
         drive(Arc::new(context), record).await;
     }
@@ -177,9 +176,8 @@ mod tests {
             runtime_status: Arc::clone(&source.context.runtime_status),
             public_url: Some(base),
             followed,
-            stop: stop.clone(),
         };
-        let ending = tokio::spawn(unfollowed.end_all());
+        let ending = tokio::spawn(unfollowed.end_all(stop.clone()));
         let asked = tokio::time::timeout(LIMIT, requested.recv()).await;
         assert_eq!(asked.unwrap().unwrap().as_str(), hub.as_str());
         stop.cancel();

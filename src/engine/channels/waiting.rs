@@ -8,7 +8,6 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::engine::wakes::until_woken;
 use crate::store::{ChannelId, Wake};
 
 /// The longest single wait: the wall clock may be set during it.
@@ -31,5 +30,5 @@ pub(super) async fn wait(
     let deadline = Instant::from_std(now.mono + pause);
     let is_of_channel = |wake: &Wake| matches!(wake, Wake::Channel(_, of) if *of == id);
     // The result is the end of the time.
-    let _ = tokio::time::timeout_at(deadline, until_woken(wakes, is_of_channel)).await;
+    let _ = tokio::time::timeout_at(deadline, Wake::until(wakes, is_of_channel)).await;
 }

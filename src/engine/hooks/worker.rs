@@ -22,7 +22,6 @@ use crate::config::{Hook, HookAction};
 use crate::engine::heartbeats::Heartbeats;
 use crate::engine::runtime_status::{HookFacts, RuntimeStatus};
 use crate::engine::store_retries::rest_unless_stopped;
-use crate::engine::wakes::until_woken;
 use crate::status::{StatusError, rfc3339};
 use crate::store::{FeedEntry, Store, StoreError, Wake};
 
@@ -182,7 +181,7 @@ impl HookWorker {
                     self.store_if_due(position).await;
                     let since = position.accepted;
                     let is_news = |wake: &Wake| matches!(wake, Wake::Feed(seq) if *seq > since);
-                    let news = until_woken(&mut wakes, is_news);
+                    let news = Wake::until(&mut wakes, is_news);
                     // The result is the stop.
                     let _ = self.stop.run_until_cancelled(news).await;
                     continue;

@@ -63,11 +63,16 @@ pub(super) async fn tell(engine: Weak<Engine>, stop: CancellationToken) {
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        let status = match engine.status_of_sources().await {
-            Ok(status) => status,
-            Err(error) => {
+        let status = match engine.notable_status().await {
+            Ok(Some(status)) => status,
+            Ok(None) => continue,
+            Err(StatusError { code, message, .. }) => {
                 // What the workers read fails as well, and is reported.
-                tracing::debug!(code = error.code(), %error, "database error; attention not checked");
+                tracing::debug!(
+                    code,
+                    error = message,
+                    "database error; attention not checked"
+                );
                 continue;
             }
         };

@@ -13,11 +13,13 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
+use std::time::Duration;
 use std::vec::IntoIter;
 
 pub(super) use postgres::Row as PgRow;
 use postgres::config::{Host, SslMode};
 use postgres::error::SqlState;
+use postgres::fallible_iterator::FallibleIterator;
 use postgres::row::RowIndex as PgRowIndex;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql as PgFromSql, IsNull, ToSql as PgToSql, Type, to_sql_checked};
@@ -29,8 +31,9 @@ use tokio::runtime::Handle;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Fault, password_file, translation};
+use crate::clock;
 use crate::store::error::StoreError;
-use crate::store::holder;
+use crate::store::nodes;
 
 /// How a connection presents itself to the server.
 const APPLICATION: &str = "resyncd";
@@ -39,32 +42,30 @@ const APPLICATION: &str = "resyncd";
 #[derive(Clone)]
 pub(crate) struct Server {
     config: Config,
+    /// Where connections lead on which the server tells of news; `None`: it does not.
+    listening: Option<Config>,
     /// What is trusted besides the authorities of the system; `None`: connections are not encrypted.
     authorities: Option<Authorities>,
 }
 
 impl Server {
-    /// The server of a URL. Connections are encrypted, unless the server is on this machine, or the URL says otherwise.
+    /// The server of a URL. Connections are encrypted, unless the server is on this machine, or the URL says otherwise. `listen_url`: another
+    /// way to the same server, past a pooler; an empty one: there is none.
     ///
     /// # Errors
     /// [`StoreError::Url`].
     pub(crate) fn new(
         url: &str,
+        listen_url: Option<&str>,
         password: Option<&str>,
         authorities: &Authorities,
     ) -> std::result::Result<Self, StoreError> {
-        let mut config =
-            Config::from_str(url).map_err(|error| StoreError::Url(described(&error)))?;
-        if config.get_password().is_some() {
-            let error =
-                "the URL of the database has a password: name a file with it as `password_file`";
-            return Err(StoreError::Url(error.to_owned()));
-        }
-        config.application_name(APPLICATION);
-        let password = password.map(str::to_owned);
-        if let Some(password) = password.or_else(|| password_file::password_of(&config)) {
-            config.password(password);
-        }
+        let config = settings(url, password)?;
+        let listening = match listen_url {
+            None => Some(config.clone()),
+            Some("") => None,
+            Some(url) => Some(settings(url, password)?),
+        };
         let is_local = |host: &Host| match host {
             Host::Tcp(host) => match host.parse::<IpAddr>() {
                 Ok(address) => address.is_loopback(),
@@ -77,6 +78,7 @@ impl Server {
         let authorities = is_encrypted.then(|| authorities.clone());
         Ok(Self {
             config,
+            listening,
             authorities,
         })
     }
@@ -95,36 +97,83 @@ impl Server {
         ))
     }
 
-    fn connect(&self) -> Result<Client> {
+    fn connect(&self, config: &Config) -> Result<Client> {
         blocking(|| {
             let client = match &self.authorities {
                 Some(authorities) => {
                     let tls = resyncd_fetch::tls(authorities)
                         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-                    let mut config = self.config.clone();
+                    let mut config = config.clone();
                     config.ssl_mode(SslMode::Require);
                     config.connect(MakeRustlsConnect::new(tls))
                 }
-                None => self.config.connect(NoTls),
+                None => config.connect(NoTls),
             };
             client.map_err(failed)
         })
     }
 
     pub(crate) fn open(&self) -> Result<super::Connection> {
+        self.open_at(&self.config)
+    }
+
+    /// A connection on which the server tells of news; `None`: it does not.
+    pub(crate) fn open_to_listen(&self) -> Result<Option<super::Connection>> {
+        let listening = self.listening.as_ref();
+        listening.map(|config| self.open_at(config)).transpose()
+    }
+
+    /// Whether the transaction of that number was committed; `None`: it has not ended yet.
+    fn outcome(&self, number: i64) -> Result<Option<bool>> {
+        let mut client = self.connect(&self.config)?;
+        blocking(move || {
+            let asked = "SELECT pg_xact_status(CAST(CAST($1 AS TEXT) AS xid8))";
+            let outcome = match client.query_one(asked, &[&number.to_string()]) {
+                Ok(row) => row.get(0),
+                // A standby that was promoted without it does not know it.
+                Err(error) if error.as_db_error().is_some() => None,
+                Err(error) => return Err(failed(error)),
+            };
+            let outcome: Option<String> = outcome;
+            Ok(match outcome.as_deref() {
+                Some("in progress") => None,
+                other => Some(other == Some("committed")),
+            })
+        })
+    }
+
+    fn open_at(&self, config: &Config) -> Result<super::Connection> {
         let session = Session {
-            client: RefCell::new(Some(self.connect()?)),
+            client: RefCell::new(Some(self.connect(config)?)),
             server: self.clone(),
             prepared: RefCell::default(),
             has_transaction: Cell::new(false),
             has_failed: Cell::new(false),
             fence: Cell::new(None),
+            has_others: Cell::new(false),
+            number: Cell::new(None),
             changes: Cell::new(0),
         };
         Ok(super::Connection(super::Database::Postgres(Box::new(
             session,
         ))))
     }
+}
+
+/// How a server is reached.
+fn settings(url: &str, password: Option<&str>) -> std::result::Result<Config, StoreError> {
+    let mut config = Config::from_str(url).map_err(|error| StoreError::Url(described(&error)))?;
+    if config.get_password().is_some() {
+        let error =
+            "the URL of the database has a password: name a file with it as `password_file`";
+        return Err(StoreError::Url(error.to_owned()));
+    }
+    config.application_name(APPLICATION);
+    let password = password.map(str::to_owned);
+    if let Some(password) = password.or_else(|| password_file::password_of(&config)) {
+        config.password(password);
+    }
+    Ok(config)
 }
 
 /// An error with its cause, for a person.
@@ -182,6 +231,13 @@ pub(super) fn fault_of(error: &rusqlite::Error) -> Option<Fault> {
 /// The classes of the errors that pass: of connections, resources, an operator who intervenes, and the system of the server.
 const UNAVAILABLE: [&str; 4] = ["08", "53", "57", "58"];
 
+/// How long it is looked for what has become of a transaction, and how often.
+const OUTCOME: Duration = Duration::from_secs(30);
+const OUTCOME_PAUSE: Duration = Duration::from_millis(200);
+
+/// Begins a transaction that writes.
+const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
+
 /// Reads the next rows of a cursor: so many that the way to the server does not count.
 const FETCH: &str = "FETCH 1000 FROM each_row";
 
@@ -213,6 +269,10 @@ pub(super) struct Session {
     has_failed: Cell<bool>,
     /// What a transaction that writes checks first; `None`: nothing.
     fence: Cell<Option<i64>>,
+    /// Whether other nodes worked when the last one began.
+    has_others: Cell<bool>,
+    /// Its number on the server.
+    number: Cell<Option<i64>>,
     changes: Cell<u64>,
 }
 
@@ -244,7 +304,7 @@ impl Session {
     pub(super) fn begin(&self, text: &str) -> Result<()> {
         let begun = self.run(|client| client.batch_execute(text));
         if begun.is_err() && self.is_closed() {
-            let client = self.server.connect()?;
+            let client = self.server.connect(&self.server.config)?;
             self.prepared.borrow_mut().clear();
             let former = self.client.replace(Some(client));
             blocking(|| drop(former));
@@ -257,26 +317,58 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a transaction that writes, as long as this node is the holder. One that does nothing, as the process is paused, must not keep
-    /// others from taking its place.
+    /// Begins a transaction that writes, as long as this node has its fence: in its turn, so that it overlaps with no other one. One that does
+    /// nothing, as the process is paused, must not keep the turn.
     pub(super) fn begin_writing(&self) -> Result<()> {
-        self.begin("BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'")?;
-        if let Some(fence) = self.fence.get() {
-            let renewed = self.prepare(&holder::renewal())?.execute(&[&fence])?;
-            if renewed == 0 {
-                self.prepare("ROLLBACK")?.execute(&[])?;
-                return Err(rusqlite::Error::ToSqlConversionFailure(Box::new(Fenced)));
+        let Some(fence) = self.fence.get() else {
+            return self.begin(BEGIN);
+        };
+        self.begin(&format!("{BEGIN}; {}", nodes::TURN))?;
+        let mut checked = self.prepare(nodes::CHECK)?.query(&[&fence])?;
+        let Some(row) = checked.next() else {
+            self.prepare("ROLLBACK")?.execute(&[])?;
+            return Err(rusqlite::Error::ToSqlConversionFailure(Box::new(Fenced)));
+        };
+        self.has_others.set(get(row, 0)?);
+        self.number.set(Some(get(row, 1)?));
+        Ok(())
+    }
+
+    /// Ends a transaction. If the connection is lost meanwhile, the server is asked what has become of it: what was committed must not be
+    /// done again.
+    pub(super) fn commit(&self) -> Result<()> {
+        let number = self.number.take();
+        let ended = self.prepare("COMMIT")?.execute(&[]).map(drop);
+        let Some(number) = number.filter(|_| ended.is_err() && self.is_closed()) else {
+            return ended;
+        };
+        let limit = clock::now().mono + OUTCOME;
+        loop {
+            match self.server.outcome(number) {
+                Ok(Some(is_committed)) if is_committed => return Ok(()),
+                Ok(Some(_)) => return ended,
+                Ok(None) | Err(_) if clock::now().mono >= limit => return ended,
+                Ok(None) | Err(_) => thread::sleep(OUTCOME_PAUSE),
             }
         }
-        Ok(())
     }
 
     pub(super) fn check_fence(&self, fence: i64) {
         self.fence.set(Some(fence));
     }
 
-    pub(super) fn has_fence(&self) -> bool {
-        self.fence.get().is_some()
+    pub(super) fn fence(&self) -> Option<i64> {
+        self.fence.get()
+    }
+
+    pub(super) fn has_others(&self) -> bool {
+        self.has_others.get()
+    }
+
+    /// Waits until the server tells of something, or that time is over.
+    pub(super) fn is_told(&self, limit: Duration) -> Result<bool> {
+        let told = self.run(|client| client.notifications().timeout_iter(limit).next())?;
+        Ok(told.is_some())
     }
 
     pub(super) fn has_transaction(&self) -> bool {

@@ -30,9 +30,11 @@ pub(crate) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
         .map(drop)
 }
 
-/// Removes all rows and returns their resources.
-pub(crate) fn take_all(sql: &Connection) -> Result<Vec<ResourceId>> {
-    sql.prepare_cached("DELETE FROM dropped_task RETURNING resource_id")?
-        .query_map([], |row| row.get(0))?
-        .collect()
+/// Removes the rows of a Source, or all, and returns their resources.
+pub(crate) fn take(sql: &Connection, source: Option<&str>) -> Result<Vec<ResourceId>> {
+    sql.prepare_cached(
+        "DELETE FROM dropped_task WHERE CAST(?1 AS TEXT) IS NULL OR resource_id IN (SELECT id FROM resource WHERE source = ?1) RETURNING resource_id",
+    )?
+    .query_map([source], |row| row.get(0))?
+    .collect()
 }

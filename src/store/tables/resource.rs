@@ -729,13 +729,19 @@ pub(crate) fn doubt(sql: &Connection, id: ResourceId) -> Result<()> {
         .map(drop)
 }
 
-/// The same for every resource that has a task and of which something is recorded.
-pub(crate) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
-    sql.execute(
-        "UPDATE resource SET doubted = 1 WHERE doubted = 0 AND applied_at IS NOT NULL AND id IN (SELECT resource_id FROM task)",
-        [],
-    )
-    .map(drop)
+/// The same for every resource of a Source, or of all, that has a task and of which something is recorded.
+pub(crate) fn doubt_all_with_tasks(sql: &Connection, source: Option<&str>) -> Result<()> {
+    let doubted = match source {
+        Some(source) => sql.execute(
+            "UPDATE resource SET doubted = 1 WHERE doubted = 0 AND applied_at IS NOT NULL AND id IN (SELECT resource_id FROM task WHERE source = ?1)",
+            [source],
+        ),
+        None => sql.execute(
+            "UPDATE resource SET doubted = 1 WHERE doubted = 0 AND applied_at IS NOT NULL AND id IN (SELECT resource_id FROM task)",
+            [],
+        ),
+    };
+    doubted.map(drop)
 }
 
 /// The Source and the URI of a resource, and a set that is followed: the one that has announced it last or, if that has ended, another

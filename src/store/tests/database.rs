@@ -26,20 +26,26 @@ const SERVER: &str = "RESYNCD_TEST_POSTGRES";
 /// Where a test has its state: in a folder, or in a database on a server.
 #[cfg(feature = "postgres")]
 pub(crate) fn place(folder: &Path) -> StatePlace {
-    use resyncd_fetch::Authorities;
+    let place = StatePlace::from(folder);
+    match server_url(folder) {
+        Some(url) => place.on_server(&url, None, None, &resyncd_fetch::Authorities::default()),
+        None => place,
+    }
+}
 
-    let Ok(server) = std::env::var(SERVER) else {
-        return folder.into();
-    };
+/// The database of a test that has its state in this folder otherwise; `None`: there is no server.
+#[cfg(feature = "postgres")]
+pub(crate) fn server_url(folder: &Path) -> Option<String> {
+    let server = std::env::var(SERVER).ok()?;
     let name: String = folder.display().to_string();
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = name.to_lowercase();
-    let place = |url: &str| StatePlace::from(folder).on_server(url, None, &Authorities::default());
-    let make = format!("CREATE SCHEMA IF NOT EXISTS {name}");
-    let all = place(&server);
+    let all = StatePlace::from(folder);
+    let all = all.on_server(&server, None, None, &resyncd_fetch::Authorities::default());
     let all = all.connect().unwrap().unwrap();
+    let make = format!("CREATE SCHEMA IF NOT EXISTS {name}");
     all.execute_batch(&make).unwrap();
-    place(&format!("{server}?options=-c%20search_path%3D{name}"))
+    Some(format!("{server}?options=-c%20search_path%3D{name}"))
 }
 
 /// Where a test has its state.

@@ -1,5 +1,6 @@
 //! A state that is moved to another database, or becomes one of an earlier time.
 
+use chrono::TimeDelta;
 use rusqlite::types::Value;
 
 use super::*;
@@ -60,6 +61,33 @@ async fn state_that_was_moved_has_the_same_rows_and_goes_on_with_its_feed() {
     let empty = tempfile::tempdir().unwrap();
     let moved = move_state(&nothing.path().into(), &empty.path().into());
     assert_eq!(moved.unwrap(), None);
+}
+
+/// Ids that were given before are not given again, also where their rows are gone.
+#[tokio::test]
+async fn delivery_is_stored_after_all_others_were_processed_and_the_state_was_moved() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    world.deliver(channel, "before", TimeDelta::zero()).await;
+    world.work_off(DeliveryOutcome::Applied).await;
+    let World {
+        folder,
+        store,
+        set,
+        now,
+    } = world;
+    drop(store);
+    let other = tempfile::tempdir().unwrap();
+    let to = StatePlace::from(other.path());
+    move_state(&place(folder.path()), &to).unwrap();
+    let moved = World {
+        store: Store::open(to).unwrap(),
+        folder: other,
+        set,
+        now,
+    };
+    let receipt = moved.deliver(channel, "after", TimeDelta::zero()).await;
+    assert_eq!(receipt, Receipt::Stored);
 }
 
 #[tokio::test]

@@ -5,14 +5,19 @@ use super::*;
 use crate::store::tx::receive::MOST_REMEMBERED;
 
 impl World {
-    async fn deliver(&self, channel: ChannelId, body: &str, after: TimeDelta) -> Receipt {
+    pub(super) async fn deliver(
+        &self,
+        channel: ChannelId,
+        body: &str,
+        after: TimeDelta,
+    ) -> Receipt {
         let (now, body) = (self.now + after, body.as_bytes().to_vec());
         let receiving = self.store.receive(now, channel, body, 1000, None);
         receiving.await.unwrap()
     }
 
     /// Processes the first delivery of the inbox.
-    async fn work_off(&self, outcome: DeliveryOutcome) {
+    pub(super) async fn work_off(&self, outcome: DeliveryOutcome) {
         let deliveries = self.store.deliveries(self.set, 0, 1).await.unwrap();
         let delivery = &deliveries[0];
         let end = DocumentEnd {

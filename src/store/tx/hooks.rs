@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::store::tables::{feed, hook};
+use crate::store::tx::share::held_elsewhere;
 use crate::store::{Store, StoreError};
 
 /// Where a hook begins.
@@ -60,13 +61,21 @@ impl Store {
             .await
     }
 
-    /// Forgets the hooks that are not among these, each with its Source and its name: nothing is retained for them.
+    /// Forgets the hooks that are not among these, each with its Source and its name, unless another node holds the Source: nothing is
+    /// retained for them.
     pub async fn retain_hooks(
         self: &Arc<Self>,
         configured: Vec<(String, String)>,
     ) -> Result<(), StoreError> {
-        let known = self.read(|sql| Ok(hook::all(sql)?)).await?;
+        let node = self.node.clone();
+        let known = self.read(move |sql| {
+            let elsewhere = held_elsewhere(sql, node.as_ref())?;
+            let mut known = hook::all(sql)?;
+            known.retain(|(source, _)| !elsewhere.contains(source));
+            Ok(known)
+        });
         let gone: Vec<_> = known
+            .await?
             .into_iter()
             .filter(|known| !configured.contains(known))
             .collect();

@@ -40,6 +40,7 @@ pub(super) mod relate;
 mod repair;
 pub(super) mod retry;
 pub(super) mod sets;
+pub(super) mod share;
 pub(super) mod subscribe;
 mod told;
 pub(super) mod trim;

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::store::tables::subscription::{StoredSubscription, TopicPosition};
 use crate::store::tables::{feed, published_set, subscription};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Wake};
 
 impl Store {
     /// Publishes the sets of these Sources that have a complete copy, from now on, and none of other Sources. Returns how many are new.
@@ -72,6 +72,7 @@ impl Store {
                 position: TopicPosition { number, until },
             };
             subscription::put(tx.sql, &stored)?;
+            tx.wake(Wake::Subscribed);
             Ok(stored)
         })
         .await
@@ -86,7 +87,10 @@ impl Store {
             for ((topic, callback), position) in &told {
                 match position {
                     Some(at) => subscription::set_position(tx.sql, topic, callback, *at)?,
-                    None => subscription::delete(tx.sql, topic, callback)?,
+                    None => {
+                        subscription::delete(tx.sql, topic, callback)?;
+                        tx.wake(Wake::Subscribed);
+                    }
                 }
             }
             Ok(())

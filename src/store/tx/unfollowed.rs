@@ -12,6 +12,7 @@ use crate::store::query_threads::Lane;
 use crate::store::sql::Connection;
 use crate::store::tables::channel::{self, ChannelOfSet, ChannelRecord};
 use crate::store::tables::{delivered, inbox};
+use crate::store::tx::share::held_elsewhere;
 use crate::store::tx::subscribe::change_in;
 use crate::store::{Store, StoreError};
 
@@ -46,18 +47,19 @@ pub struct UnfollowedChannel {
 }
 
 impl Store {
-    /// Leaves every channel that the configuration does not want any more. Their deliveries in the inbox are dropped: no
-    /// worker would read them.
+    /// Leaves every channel that the configuration does not want any more, unless another node holds its Source. Their deliveries in the
+    /// inbox are dropped: no worker would read them.
     pub async fn leave_unfollowed(
         self: &Arc<Self>,
         now: DateTime<Utc>,
         followed: Vec<FollowedSets>,
     ) -> Result<(), StoreError> {
-        let unreadable = Arc::clone(&self.unreadable);
+        let (unreadable, node) = (Arc::clone(&self.unreadable), self.node.clone());
         self.write(move |tx| {
+            let elsewhere = held_elsewhere(tx.sql, node.as_ref())?;
             for found in channel::all(tx.sql, &unreadable)? {
                 let is_wanted = |one: &FollowedSets| one.notifications && one.includes(&found);
-                if followed.iter().any(is_wanted) {
+                if elsewhere.contains(&found.source) || followed.iter().any(is_wanted) {
                     continue;
                 }
                 let id = found.record.id;
@@ -76,11 +78,13 @@ impl Store {
         self: &Arc<Self>,
         followed: Vec<FollowedSets>,
     ) -> Result<Vec<UnfollowedChannel>, StoreError> {
-        let unreadable = Arc::clone(&self.unreadable);
+        let (unreadable, node) = (Arc::clone(&self.unreadable), self.node.clone());
         self.read_in(Lane::Reports, move |sql| {
+            let elsewhere = held_elsewhere(sql, node.as_ref())?;
             let all = channel::all(sql, &unreadable)?.into_iter();
             let is_unfollowed = |found: &ChannelOfSet| {
-                !followed.iter().any(|one| one.includes(found))
+                !elsewhere.contains(&found.source)
+                    && !followed.iter().any(|one| one.includes(found))
                     && found.record.lease.state != ChannelState::Unsubscribed
             };
             let unfollowed = all.filter(is_unfollowed).map(|found| UnfollowedChannel {
