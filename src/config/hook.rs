@@ -35,6 +35,8 @@ pub struct Hook {
     pub timeout: Duration,
     /// How many lines of the feed one run gets at most.
     pub lines: usize,
+    /// Whether the program reads the files: those in an object store are copied for it.
+    pub files: bool,
 }
 
 /// What a hook does.
@@ -60,12 +62,13 @@ impl Hook {
     /// A hook with default settings.
     #[must_use]
     pub fn new(name: impl Into<String>, action: HookAction) -> Self {
-        let (timeout, lines) = TableReader::absent("source.hook", read_bounds);
+        let (timeout, lines, files) = TableReader::absent("source.hook", read_run);
         Self {
             name: name.into(),
             action,
             timeout,
             lines,
+            files,
         }
     }
 }
@@ -96,16 +99,17 @@ pub(super) fn read_hooks(source: &mut TableReader<'_, '_>) -> Vec<Hook> {
     hooks
 }
 
-/// How long a run may take, and how many lines it gets.
-fn read_bounds(section: &mut TableReader<'_, '_>) -> (Duration, usize) {
+/// How long a run may take, how many lines it gets, and whether it reads the files.
+fn read_run(section: &mut TableReader<'_, '_>) -> (Duration, usize, bool) {
     let timeout = section.duration("timeout", parse_nonzero_duration);
-    (timeout, section.number("lines", 1..=100_000))
+    let lines = section.number("lines", 1..=100_000);
+    (timeout, lines, section.flag("files"))
 }
 
 /// `None`: it has a fault, or a secret that this process cannot read.
 fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
     let name = section.label("name");
-    let (timeout, lines) = read_bounds(section);
+    let (timeout, lines, files) = read_run(section);
     let command = read_command(section);
     let url = section.optional("url", Class::Url, text("a URL", parse_hook_url));
     let action = match (section.is_present("command"), section.is_present("url")) {
@@ -137,6 +141,7 @@ fn read_hook(section: &mut TableReader<'_, '_>, number: usize) -> Option<Hook> {
         action: action?,
         timeout,
         lines,
+        files,
     })
 }
 

@@ -165,6 +165,7 @@ fn hook_of_the_example_has_the_defaults() {
         "secret",
         "timeout",
         "lines",
+        "files",
     ];
     let names: Vec<&str> = keys
         .iter()
@@ -182,6 +183,7 @@ fn hook_of_the_example_has_the_defaults() {
     let hook = &config.sources[0].hooks[0];
     assert_eq!(hook.name, "index");
     assert_eq!((hook.timeout, hook.lines), (Duration::from_secs(60), 1000));
+    assert!(!hook.files);
 }
 
 #[test]

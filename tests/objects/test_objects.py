@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import boto3
@@ -154,8 +155,15 @@ versions = "s3://{BUCKET}/versions"
 notifications = false
 poll_interval = "1s"
 publish = true
+
+[[source.hook]]
+command = ["/bin/sh", "-c", "cp -R \\"$RESYNCD_MIRROR/.\\" '{WORK}/copies'"]
+files = true
 """)
     daemons = []
+    temporary, copies = WORK / "temporary", WORK / "copies"
+    temporary.mkdir()
+    copies.mkdir()
 
     def keys(prefix=f"{PREFIX}/{origin}/theses/"):
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
@@ -171,7 +179,9 @@ publish = true
 
     def start():
         daemon = subprocess.Popen(
-            [RESYNCD, "run", "--config", str(WORK / "config.toml")], stderr=(WORK / "daemon.log").open("a")
+            [RESYNCD, "run", "--config", str(WORK / "config.toml")],
+            stderr=(WORK / "daemon.log").open("a"),
+            env={**os.environ, "TMPDIR": str(temporary)},
         )
         daemons.append(daemon)
         return daemon
@@ -204,12 +214,15 @@ publish = true
         digest = hashlib.sha256(b"thesis 7").hexdigest()
         assert found["Metadata"]["digest"] == f"sha-256:{digest}", found
 
-        step("changes, deletions and versions")
+        step("changes, deletions and versions; a hook reads the files")
         (source / "7.txt").write_text("a better thesis")
         (source / "8.txt").unlink()
         (source / "9.txt").rename(source / "other.txt")
         until("the changes", is_in_step)
         versions = f"versions/{origin}/theses/"
+        copied = copies / origin / "theses"
+        until("copies for the hook", lambda: (copied / "other.txt").exists() and (copied / "7.txt").read_text() == "a better thesis")
+        until("no copies after the hook", lambda: not [path for path in temporary.iterdir() if (path / origin).exists()])
         until("a version", lambda: any(name.startswith("7.txt/") for name in keys(versions)))
         assert Layer.failed > 20, Layer.failed
         Layer.share = 0.0

@@ -1,5 +1,6 @@
 //! What becomes of what is sent to a program or a receiver that the configuration names.
 
+use std::io;
 use std::time::Duration;
 
 use resyncd_fetch::{FetchError, WebhookAnswer};
@@ -11,6 +12,8 @@ use super::command::CommandError;
 pub(in crate::engine) enum DeliveryError {
     #[error(transparent)]
     Command(#[from] CommandError),
+    #[error("the files of the changes can't be copied: {0}")]
+    Files(io::Error),
     #[error("the request has no answer: {0}")]
     Request(#[from] FetchError),
     #[error("no answer within {} s", .0.as_secs_f32())]
@@ -32,6 +35,7 @@ impl DeliveryError {
     pub(in crate::engine) fn code(&self) -> &'static str {
         match self {
             Self::Command(error) => error.code(),
+            Self::Files(_) => "hook-files",
             Self::Request(error) => error.code(),
             Self::Timeout(_) => "timeout",
             Self::Refused { .. } => "http-status",

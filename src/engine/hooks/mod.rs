@@ -7,12 +7,14 @@
 //! |---|---|
 //! | `worker` | the worker of one hook |
 //! | `command` | runs its program |
+//! | `copies` | copies files for it, where the mirror is in an object store |
 //! | `delivery` | waits for the answer to a request; why something is not accepted |
 //! | `leftover_processes` | ends what the program has started and left behind |
 //!
 //! Invariants: a hook is stopped before another one with its name begins; a hook that is not configured retains nothing of the feed.
 
 pub(super) mod command;
+mod copies;
 pub(super) mod delivery;
 mod leftover_processes;
 mod worker;
@@ -107,7 +109,7 @@ impl Hooks {
             }
             let target = Arc::new(HookTarget {
                 source: source.name.clone(),
-                mirror: source.mirror.to_path_buf(),
+                mirror: source.mirror.clone(),
                 hook: hook.clone(),
             });
             let (stop, ended) = (stop.child_token(), CancellationToken::new());

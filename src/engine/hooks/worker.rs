@@ -5,17 +5,20 @@
 //!
 //! Must not know how other hooks are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use resyncd_fetch::{Bounds, Client, FeedNews, FetchError, WebhookReceiver, WebhookRequest, pause};
+use resyncd_mirror::MirrorPlace;
+use tempfile::TempDir;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::command::{CommandError, CommandRun, run_command};
+use super::copies::copy_files;
 use super::delivery::{DeliveryError, accepted};
 use crate::clock;
 use crate::config::{Hook, HookAction};
@@ -46,8 +49,8 @@ const MISSED: &str = "hook-missed-changes";
 pub(super) struct HookTarget {
     /// The label of the Source.
     pub(super) source: String,
-    /// The folder of its files.
-    pub(super) mirror: PathBuf,
+    /// Where its files are.
+    pub(super) mirror: MirrorPlace,
     pub(super) hook: Hook,
 }
 
@@ -64,8 +67,9 @@ pub(crate) struct HookHandles {
 struct HookBatch {
     /// The number of the last change.
     seq: i64,
-    /// The lines for a program.
+    /// The lines for a program, and the files that they name.
     lines: String,
+    files: Vec<String>,
     /// The number up to which it has everything.
     until: i64,
     /// Whether there is more than one run gets.
@@ -76,7 +80,7 @@ impl HookBatch {
     /// As many of the first entries as a run gets, and at least one; `None`: there are none. `until`: the number up to which there are no
     /// others, `most`: how many a run gets.
     fn of_lines(entries: &[FeedEntry], feed: &str, until: i64, most: usize) -> Option<Self> {
-        let mut lines = String::new();
+        let (mut lines, mut files) = (String::new(), Vec::new());
         let mut seq = None;
         for entry in entries {
             let line = entry.to_line(feed);
@@ -84,18 +88,22 @@ impl HookBatch {
                 return seq.map(|seq| Self {
                     seq,
                     lines,
+                    files,
                     until: seq,
                     is_full: true,
                 });
             }
             lines.push_str(&line);
             lines.push('\n');
+            // What has no length was removed.
+            files.extend(entry.path.clone().filter(|_| entry.length.is_some()));
             seq = Some(entry.seq);
         }
         let is_full = entries.len() >= most;
         seq.map(|seq| Self {
             seq,
             lines,
+            files,
             until,
             is_full,
         })
@@ -254,6 +262,7 @@ impl HookWorker {
                 return Ok(last.map(|seq| HookBatch {
                     seq,
                     lines: String::new(),
+                    files: Vec::new(),
                     until: since,
                     is_full: false,
                 }));
@@ -319,10 +328,18 @@ impl HookWorker {
             hook,
         } = &*self.target;
         let feed = self.handles.store.feed_id();
+        // It is removed after the run.
+        let mut copied = None;
+        if hook.files && mirror.objects().is_some() {
+            let copying = copy_files(mirror.clone(), batch.files.clone());
+            let copies = self.stop.run_until_cancelled(copying).await;
+            copied = Some(copies.unwrap_or(Err(CommandError::Stopped.into()))?);
+        }
+        let mirror = copied.as_ref().map_or(&**mirror, TempDir::path);
         let mut variables = vec![
             ("RESYNCD_SOURCE", source.into()),
             ("RESYNCD_HOOK", hook.name.clone().into()),
-            ("RESYNCD_MIRROR", mirror.clone().into_os_string()),
+            ("RESYNCD_MIRROR", mirror.into()),
             ("RESYNCD_FEED", feed.into()),
             ("RESYNCD_SINCE", position.accepted.to_string().into()),
         ];
@@ -516,7 +533,7 @@ mod tests {
         };
         let target = HookTarget {
             source: NAME.to_owned(),
-            mirror: source.mirror.root().to_owned(),
+            mirror: source.mirror.root().into(),
             hook: hook.clone(),
         };
         let stop = CancellationToken::new();
