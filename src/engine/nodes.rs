@@ -110,8 +110,13 @@ impl Engine {
 
     fn retain_own(&self, status: &mut Status, is_short: bool) {
         status.sources.retain(|source| {
-            let is_notable =
-                || source.state_with_sets() == "failing" || source.attentions().next().is_some();
+            let mut states = source
+                .sets
+                .iter()
+                .map(|set| &set.state)
+                .chain([&source.state]);
+            let is_failing = states.any(|state| state == "failing");
+            let is_notable = || is_failing || source.attentions().next().is_some();
             self.held.has(&source.name) && (!is_short || is_notable())
         });
     }

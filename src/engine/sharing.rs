@@ -154,8 +154,9 @@ impl Engine {
         let shared = self.store.share_sources(configured.collect()).await?;
         let HeldSources { mut held, given_up } = shared;
         for source in &given_up {
-            // A repair ends first: it is as the worker of the Source.
-            if !self.repairing.lock().contains(source) {
+            // A repair ends first, as it is like the worker of the Source, and an audit that a person has asked for begins.
+            let is_audited = self.audit_requests.lock().contains_key(source);
+            if !is_audited && !self.repairing.lock().contains(source) {
                 held.remove(source);
             }
         }

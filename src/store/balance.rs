@@ -105,7 +105,9 @@ pub(super) fn plan(
             wanted.id != own
         } else {
             let is_beyond = load >= fair + share.weight && load > fair + fair / 5;
-            is_beyond && lacking >= share.weight && share.age >= SETTLED && share.weight > 0
+            // What was just taken may have been left by a node that can't hold it.
+            let is_settled = share.age >= SETTLED && plan.takes.is_empty();
+            is_beyond && lacking >= share.weight && is_settled && share.weight > 0
         };
         if goes {
             load = load.saturating_sub(share.weight);

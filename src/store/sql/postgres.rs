@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::{self, Display};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -238,8 +239,8 @@ const OUTCOME_PAUSE: Duration = Duration::from_millis(200);
 /// Begins a transaction that writes.
 const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
-/// Reads the next rows of a cursor: so many that the way to the server does not count.
-const FETCH: &str = "FETCH 1000 FROM each_row";
+/// How many rows of a cursor are read at once: so many that the way to the server does not count.
+const FETCHED: u32 = 1000;
 
 /// Runs what blocks until the server has answered. A thread of the runtime must not be blocked by its client.
 fn blocking<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -389,11 +390,16 @@ impl Session {
         query: &str,
         mut read: impl FnMut(&PgRow) -> Result<()>,
     ) -> Result<()> {
-        self.execute_batch(&format!("DECLARE each_row CURSOR FOR {query}"))?;
+        // A pooler prepares a text once for all connections: with the same text as another one it would have the columns of that.
+        let mut hasher = DefaultHasher::new();
+        query.hash(&mut hasher);
+        let cursor = format!("each_row_{:x}", hasher.finish());
+        self.execute_batch(&format!("DECLARE {cursor} CURSOR FOR {query}"))?;
+        let fetch = format!("FETCH {FETCHED} FROM {cursor}");
         loop {
-            let rows = self.run(|client| client.query(FETCH, &[]))?;
+            let rows = self.run(|client| client.query(&fetch, &[]))?;
             if rows.is_empty() {
-                return self.execute_batch("CLOSE each_row");
+                return self.execute_batch(&format!("CLOSE {cursor}"));
             }
             rows.iter().try_for_each(&mut read)?;
         }
