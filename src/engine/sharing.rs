@@ -23,6 +23,8 @@ use crate::store::{HeldSources, RENEWAL, StoreError, Wake};
 /// What belongs to no Source: the node that holds it leads.
 const LEAD: &str = "";
 
+/// The least time between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
 /// How often it is checked what this node has beyond its share.
 const BALANCE: Duration = Duration::from_secs(30);
 
@@ -134,6 +136,8 @@ async fn share_each(engine: Weak<Engine>) {
         if let Err(error) = shared {
             tracing::debug!(code = error.code(), %error, "database error; no Sources are taken or given up");
         }
+        // There may be more wakes than can be read meanwhile.
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -1,7 +1,7 @@
 """The state in a PostgreSQL database: test_postgres.py RESYNCD FOLDER URL.
 
 Variables have the commands for the server: STOP, START, DUMP and RESTORE of the database, and PROMOTE of a standby. KILLS: how many daemons are
-killed or paused at random (default: 6)."""
+killed or paused at random (default: 4)."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parent.parent))
 from running import PATIENCE, answers, free_port, get, until  # noqa: E402
 
 RESYNCD, WORK, DATABASE = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-KILLS = int(os.environ.get("KILLS", "6"))
+KILLS = int(os.environ.get("KILLS", "4"))
 # After so many seconds others follow the Sources of a daemon that was killed.
 TAKEOVER = 30
 # After so many seconds the Sources are spread over the daemons.

@@ -31,11 +31,6 @@ impl MirrorPlace {
     pub fn objects(&self) -> Option<&ObjectPlace> {
         self.objects.as_deref()
     }
-
-    /// The same, to be changed.
-    pub fn objects_mut(&mut self) -> Option<&mut ObjectPlace> {
-        self.objects.as_deref_mut()
-    }
 }
 
 impl Deref for MirrorPlace {

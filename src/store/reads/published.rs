@@ -230,16 +230,6 @@ impl PublishedRows<'_> {
         Ok(spans(self.sql, set, oldest, most)?)
     }
 
-    /// The number and the time of the newest change of a set with a number after `after` and up to `until`.
-    pub fn newest_change(
-        &self,
-        set: SetId,
-        after: i64,
-        until: i64,
-    ) -> Result<Option<(i64, DateTime<Utc>)>, StoreError> {
-        Ok(feed::newest_of_set(self.sql, set, (after, until))?)
-    }
-
     /// A resource as it is published.
     pub fn resource(&self, view: ResourceView) -> Result<PublishedResource, StoreError> {
         let mut targets = Vec::with_capacity(view.links.len());
