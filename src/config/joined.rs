@@ -5,6 +5,7 @@
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use globset::GlobBuilder;
 use toml::de::{DeTable, DeValue};
@@ -39,6 +40,8 @@ pub(super) struct JoinedText {
     /// The variables at their place, behind blanks.
     padded: String,
     parts: Vec<Part>,
+    /// Where its lines end, in bytes: each value of a long file is looked for.
+    line_ends: OnceLock<Vec<usize>>,
 }
 
 impl JoinedText {
@@ -56,6 +59,7 @@ impl JoinedText {
             variables: 0,
             padded: String::new(),
             parts: Vec::new(),
+            line_ends: OnceLock::new(),
         };
         joined.append(own, path.to_owned(), false);
         let mut faults = Vec::new();
@@ -173,7 +177,11 @@ impl JoinedText {
 
     /// The line of the text, from 1, that a part of it begins on.
     pub(super) fn line(&self, span: Range<usize>) -> usize {
-        line_at(self.text.as_bytes(), span.start)
+        let line_ends = self.line_ends.get_or_init(|| {
+            let ends = self.text.match_indices('\n');
+            ends.map(|(end, _)| end).collect()
+        });
+        1 + line_ends.partition_point(|end| *end < span.start)
     }
 }
 

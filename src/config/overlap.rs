@@ -1,5 +1,7 @@
 //! Rejects Sources, folders and listeners that overlap.
 
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -8,10 +10,16 @@ use crate::config::table_reader::Located;
 
 /// Names are unique.
 pub(super) fn check_names(file: &mut FileReader<'_>, names: &[Located<String>]) {
-    for (index, name) in names.iter().enumerate() {
-        if let Some(first) = names[..index].iter().find(|it| it.value == name.value) {
-            let line = reference(file, first);
-            reject!(file, name, "duplicate-name": "{:?} is used twice{line}", name.value);
+    let mut known: HashMap<&str, &Located<String>> = HashMap::new();
+    for name in names {
+        match known.entry(&name.value) {
+            Entry::Vacant(new) => {
+                new.insert(name);
+            }
+            Entry::Occupied(first) => {
+                let line = reference(file, first.get());
+                reject!(file, name, "duplicate-name": "{:?} is used twice{line}", name.value);
+            }
         }
     }
 }
@@ -23,26 +31,31 @@ pub(super) fn check_folders(
     mirrors: &[Located<PathBuf>],
 ) {
     let state = resolve(&state_dir.value);
-    let mirrors: Vec<_> = mirrors.iter().map(|it| (it, resolve(&it.value))).collect();
-    for (index, (mirror, folder)) in mirrors.iter().enumerate() {
-        let shown = mirror.value.display();
-        if nested(folder, &state) {
+    // The first mirror of each folder; those in a folder follow it.
+    let mut known: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (index, mirror) in mirrors.iter().enumerate() {
+        let (shown, folder) = (mirror.value.display(), resolve(&mirror.value));
+        if nested(&folder, &state) {
             let state = state_dir.value.display();
             reject!(file, mirror, "mirror-in-state": "{shown} and state_dir, {state}, contain each other");
         }
-        let mut others = mirrors[..index].iter();
-        let Some((first, other)) = others.find(|(_, other)| nested(folder, other)) else {
-            continue;
-        };
-        let (line, first) = (reference(file, first), first.value.display());
-        let reason = if folder == other {
-            reason!("duplicate-mirror": "{shown} is used twice{line}")
-        } else if folder.starts_with(other) {
-            reason!("nested-mirror": "{shown} is inside {first}{line}")
-        } else {
-            reason!("nested-mirror": "{first} is inside {shown}{line}")
-        };
-        file.reject(mirror, reason);
+        let around = folder.ancestors().filter_map(|it| known.get_key_value(it));
+        let below = known.range(folder.clone()..);
+        let inside = below.take_while(|(other, _)| other.starts_with(&folder));
+        let other = around.chain(inside).min_by_key(|(_, index)| **index);
+        if let Some((other, &first)) = other {
+            let first = &mirrors[first];
+            let (line, first) = (reference(file, first), first.value.display());
+            let reason = if folder == *other {
+                reason!("duplicate-mirror": "{shown} is used twice{line}")
+            } else if folder.starts_with(other) {
+                reason!("nested-mirror": "{shown} is inside {first}{line}")
+            } else {
+                reason!("nested-mirror": "{first} is inside {shown}{line}")
+            };
+            file.reject(mirror, reason);
+        }
+        known.entry(folder).or_insert(index);
     }
 }
 

@@ -66,7 +66,7 @@ impl Engine {
     /// The current status: of what other nodes follow as they state it. What one that does not answer follows is shown as far as the
     /// database has it.
     pub async fn status(&self) -> Result<Status, StatusError> {
-        let (mut status, holders) = self.status_with_holders().await?;
+        let (mut status, holders) = self.status_with_holders(|_| true).await?;
         let missing = self.join_status(&mut status, &holders, "").await;
         let now = clock::now().wall;
         let missing = missing.iter().map(|node| attention::of_node(node, now));
@@ -76,15 +76,18 @@ impl Engine {
 
     /// The status of what this node follows. `is_short`: of that, what fails or waits for a person.
     pub async fn own_status(&self, is_short: bool) -> Result<Status, StatusError> {
-        let (mut status, _) = self.status_with_holders().await?;
-        self.retain_own(&mut status, is_short);
+        let (mut status, _) = self.status_with_holders(|name| self.held.has(name)).await?;
+        if is_short {
+            retain_notable(&mut status);
+        }
         Ok(status)
     }
 
     /// What fails or waits for a person, of all Sources; `None`: it is not known of all, as nodes come or go.
     pub(super) async fn notable_status(&self) -> Result<Option<Status>, StatusError> {
-        let (mut status, holders) = self.status_with_holders().await?;
-        self.retain_own(&mut status, true);
+        let own = |name: &str| self.held.has(name);
+        let (mut status, holders) = self.status_with_holders(own).await?;
+        retain_notable(&mut status);
         let missing = self
             .join_status(&mut status, &holders, "&notable=true")
             .await;
@@ -94,8 +97,11 @@ impl Engine {
         Ok(is_whole.then_some(status))
     }
 
-    async fn status_with_holders(&self) -> Result<(Status, Holders), StatusError> {
-        let status = self.status_of_sources().await;
+    async fn status_with_holders(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<(Status, Holders), StatusError> {
+        let status = self.status_of(is_wanted).await;
         let mut status = status.map_err(|error| error.status_error())?;
         let holders = self.store.holders().await.map_err(store_failed)?;
         let now = clock::now().wall;
@@ -106,19 +112,6 @@ impl Engine {
             }
         }
         Ok((status, holders))
-    }
-
-    fn retain_own(&self, status: &mut Status, is_short: bool) {
-        status.sources.retain(|source| {
-            let mut states = source
-                .sets
-                .iter()
-                .map(|set| &set.state)
-                .chain([&source.state]);
-            let is_failing = states.any(|state| state == "failing");
-            let is_notable = || is_failing || source.attentions().next().is_some();
-            self.held.has(&source.name) && (!is_short || is_notable())
-        });
     }
 
     /// Replaces what other nodes follow by what they state, and adds what of them waits for a person. Returns those that do not answer.
@@ -174,4 +167,16 @@ impl Engine {
         status.sources.extend(sources.into_values());
         missing
     }
+}
+
+/// Leaves what fails or waits for a person.
+fn retain_notable(status: &mut Status) {
+    status.sources.retain(|source| {
+        let mut states = source
+            .sets
+            .iter()
+            .map(|set| &set.state)
+            .chain([&source.state]);
+        states.any(|state| state == "failing") || source.attentions().next().is_some()
+    });
 }

@@ -29,9 +29,18 @@ use crate::store::{DecisionResult, DeletionDecision, ResourceId, SetId, SetTotal
 impl Engine {
     /// The status of all Sources, as far as this node knows it.
     pub(super) async fn status_of_sources(&self) -> Result<Status, EngineError> {
+        self.status_of(|_| true).await
+    }
+
+    /// The status of some Sources, by their names.
+    pub(super) async fn status_of(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Status, EngineError> {
         // Noted first: a configuration is never shown as loaded with Sources and hooks of the former one.
         let configuration = self.configuration.lock().clone();
-        let contexts = self.sources.contexts();
+        let mut contexts = self.sources.contexts();
+        contexts.retain(|context| is_wanted(context.name()));
         let (store, runtime_status) = (&self.store, &self.runtime_status);
         let status = status_view::status(store, runtime_status, self.started_at, &contexts);
         let mut status = status.await?;
